@@ -1,0 +1,1 @@
+"""The benchmark's data: engagement schema, dataset builders, taxonomies."""

@@ -1,0 +1,41 @@
+"""The errors of gistbench, one small tree.
+
+::
+
+    GistbenchError            something the user can put right; the command line prints it as one message
+    ├── DataError             engagements, taxonomies or files that are not what they should be
+    ├── ConfigError           an option, a name or a file of settings that cannot be used
+    ├── EngineError           an engine that cannot be started, or cannot answer at all
+    └── StoreError            a response store or run folder that does not fit what is asked of it
+
+    GistbenchWarning          a result that stands but means less than it seems
+
+A single request that fails is not an error but an outcome (see ``gistbench.runners.requests``).
+The tree stands here because every other folder may import this one, and this one imports none.
+"""
+
+__all__ = ["ConfigError", "DataError", "EngineError", "GistbenchError", "GistbenchWarning", "StoreError"]
+
+
+class GistbenchError(Exception):
+    """Base of all errors whose message tells the user what was found and what to do."""
+
+
+class DataError(GistbenchError, ValueError):
+    """Input data that is not what it should be; the message names the place."""
+
+
+class ConfigError(GistbenchError, ValueError):
+    """An option, a name or a settings file that cannot be used."""
+
+
+class EngineError(GistbenchError, RuntimeError):
+    """An engine that cannot be started, or cannot answer any request."""
+
+
+class StoreError(GistbenchError, RuntimeError):
+    """A response store or run folder that does not fit what is asked of it."""
+
+
+class GistbenchWarning(UserWarning):
+    """A result that stands, but means less than it seems."""

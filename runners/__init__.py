@@ -1,0 +1,1 @@
+"""What drives models: engines, response store, prompts, stages, report and command line."""

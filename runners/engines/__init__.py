@@ -1,0 +1,1 @@
+"""Runs prompts on models: one small interface, one module per engine."""

@@ -1,0 +1,1 @@
+"""The stages of the benchmark: records to requests, outcomes to records."""
