@@ -1,1 +1,73 @@
-"""The benchmark's data: engagement schema, dataset builders, taxonomies."""
+"""The benchmark's data: engagements, the datasets that have a name, and taxonomies.
+
+    >>> from gistbench.hf_datasets import describe_engagements, load_engagements
+    >>> describe_engagements(load_engagements("planted", n_users=3)).n_users
+    3
+
+What needs the `datasets` library is imported when it is first asked for, so that this package is quick to import.
+"""
+
+from typing import TYPE_CHECKING
+
+from .errors import ConfigError, DataError, EngineError, GistbenchError, GistbenchWarning, StoreError
+from .files import FILE_EXTENSIONS, read_engagements
+from .registry import DATASET_NAMES, DatasetRecord, dataset_record, list_datasets, load_engagements
+from .schema import (
+    ENGAGEMENT_SCHEMA,
+    INTERACTION_TYPES,
+    EngagementStats,
+    Quantiles,
+    describe_engagements,
+    filter_users,
+    fingerprint_engagements,
+    newest_first,
+    validate_engagements,
+)
+from .taxonomy import TAXONOMY_NAMES, Taxonomy, load_taxonomy
+
+if TYPE_CHECKING:
+    from .builder import FEATURES
+    from .planted import planted_oracle, planted_truth
+
+__all__ = [
+    "DATASET_NAMES",
+    "ENGAGEMENT_SCHEMA",
+    "FEATURES",
+    "FILE_EXTENSIONS",
+    "INTERACTION_TYPES",
+    "TAXONOMY_NAMES",
+    "ConfigError",
+    "DataError",
+    "DatasetRecord",
+    "EngagementStats",
+    "EngineError",
+    "GistbenchError",
+    "GistbenchWarning",
+    "Quantiles",
+    "StoreError",
+    "Taxonomy",
+    "dataset_record",
+    "describe_engagements",
+    "filter_users",
+    "fingerprint_engagements",
+    "list_datasets",
+    "load_engagements",
+    "load_taxonomy",
+    "newest_first",
+    "planted_oracle",
+    "planted_truth",
+    "read_engagements",
+    "validate_engagements",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name == "FEATURES":
+        from .builder import FEATURES
+
+        return FEATURES
+    if name in ("planted_oracle", "planted_truth"):
+        from . import planted
+
+        return getattr(planted, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

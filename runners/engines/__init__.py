@@ -1,1 +1,87 @@
-"""Runs prompts on models: one small interface, one module per engine."""
+"""Runs prompts on models: one small interface, one module per engine.
+
+A model is named by a specification, ``[ENGINE:]NAME[@REVISION][?OPTION=VALUE&...]``::
+
+    lexical/hashtag
+    openai/gpt-oss-120b                                   (vLLM, the default engine)
+    vllm:/models/SmolLM2?max_model_len=8192&dtype=float32
+    openai:gpt-5?base_url=https://api.openai.com/v1&concurrency=32
+
+A new engine is one module with its configuration and its class, and one line in `ENGINES`.
+"""
+
+import os
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+from urllib.parse import parse_qsl
+
+from pydantic import ValidationError
+
+from ...hf_datasets.errors import ConfigError
+from .base import Engine
+from .base import ModelConfig
+
+__all__ = ["ENGINES", "Engine", "ModelConfig", "open_engine", "parse_model"]
+
+ENGINES: dict[str, tuple[str, str, str]] = {
+    "lexical": (".lexical", "LexicalConfig", "LexicalEngine"),
+    "vllm": (".vllm", "VllmConfig", "VllmEngine"),
+    "openai": (".openai", "OpenAIConfig", "OpenAIEngine"),
+}
+"""Module, configuration class and engine class by name; imported when used."""
+
+
+def parse_model(model: str | Mapping[str, Any]) -> ModelConfig:
+    """Return the configuration of a model from its specification, or from a table of options.
+
+    Raises:
+        ConfigError: no such engine, or an option that it does not have or cannot use.
+
+    >>> parse_model("lexical/hashtag").engine
+    'lexical'
+    >>> parse_model("vllm:org/model@main?max_model_len=8192").max_model_len
+    8192
+    """
+    options = dict(model) if isinstance(model, Mapping) else _split(model)
+    engine = options.setdefault("engine", "lexical" if str(options.get("name", "")).startswith("lexical/") else "vllm")
+    if engine not in ENGINES:
+        raise ConfigError(f"There is no engine {engine!r} (in {model!r}). There are: {', '.join(ENGINES)}.")
+    module, config_class, _ = ENGINES[engine]
+    try:
+        config: ModelConfig = getattr(import_module(module, __package__), config_class)(**options)
+    except ValidationError as error:
+        known = ", ".join(getattr(import_module(module, __package__), config_class).model_fields)
+        problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+        raise ConfigError(f"The model {model!r} cannot be used: {problems}. Options of {engine}: {known}.") from error
+    return config
+
+
+def open_engine(config: ModelConfig) -> Engine:
+    """Start the engine of a model.
+
+    Raises:
+        EngineError: the engine is not installed, or the model cannot be loaded or reached.
+    """
+    module, _, engine_class = ENGINES[config.engine]
+    engine: Engine = getattr(import_module(module, __package__), engine_class)(config)
+    return engine
+
+
+def _split(specification: str) -> dict[str, Any]:
+    """Take a specification apart."""
+    head, _, query = specification.partition("?")
+    try:
+        options: dict[str, Any] = dict(parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query)))
+    except ValueError as error:
+        raise ConfigError(f"The model {specification!r}: after ? stand OPTION=VALUE pairs joined by &.") from error
+    engine, colon, name = head.partition(":")
+    if colon and engine in ENGINES:
+        options["engine"] = engine
+    else:
+        name = head
+    options["name"] = name
+    # A folder may have an @ in its path.
+    if "@" in name and not os.path.isdir(name):
+        options["name"], _, options["revision"] = name.rpartition("@")
+    return options

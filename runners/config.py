@@ -1,0 +1,80 @@
+"""The configuration of a run: typed, from a TOML file or from flags; unknown keys are errors."""
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from typing import Literal
+
+from pydantic import BaseModel
+from pydantic import ConfigDict
+from pydantic import Field
+from pydantic import ValidationError
+
+from ..hf_datasets.errors import ConfigError
+
+__all__ = ["RunConfig", "load_config"]
+
+Thresholds = Literal["base", "lenient", "strict"]
+
+
+class RunConfig(BaseModel):
+    """All that decides what a run does; every field is recorded in the suite folder."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    # What is read
+    dataset: str = Field(default="demo", description="a named data set, or a file of engagements")
+    source: Path | None = Field(default=None, description="the raw files that a named data set is built from")
+    dataset_options: dict[str, Any] = Field(default_factory=dict, description="parameters of the data set's builder")
+    users: tuple[str, ...] | None = Field(default=None, description="these users only")
+    n_users: int | None = Field(default=None, ge=1, description="a seeded sample of so many users")
+    min_engagements: int | None = Field(default=None, ge=1, description="only users with at least so many engagements")
+    taxonomy: str | None = Field(default=None, description="open, official, none or a CSV file; the data set's by default")
+    taxonomy_source: Path | None = Field(default=None, description="a local copy of the official taxonomy")
+    oracle: Path | None = Field(default=None, description="an oracle that is united with the run's own")
+
+    # Who answers
+    candidates: tuple[str | dict[str, Any], ...] = Field(default=(), description="models under test")
+    judge: str | dict[str, Any] = Field(default="lexical/overlap", description="the model that judges")
+
+    # What is asked
+    chunk_size: int = Field(default=100, ge=1, description="engagements in one extraction prompt")
+    history_length: int | None = Field(default=None, ge=1, description="only so many newest engagements of each user")
+    max_item_chars: int | None = Field(default=500, ge=2, description="where item texts are cut in prompts")
+    pool_size: int = Field(default=1000, ge=1, description="objects that distractors are drawn from")
+    names_per_mapping: int = Field(default=3, ge=1, description="interests in one mapping prompt")
+    max_reasks: int = Field(default=2, ge=0, description="how often an unreadable answer is asked for again")
+    seed: int = Field(default=0, ge=0, description="of all draws and of the bootstrap")
+
+    # How it is scored
+    thresholds: Thresholds | dict[str, int | None] = Field(default="base", description="evidence that verifies")
+    is_scope: Literal["category", "verified"] = Field(default="category", description="interests that IS averages over")
+    n_resamples: int = Field(default=1000, ge=1, description="of the bootstrap")
+
+
+def load_config(path: Path | None, flags: Mapping[str, Any]) -> RunConfig:
+    """Return the configuration in a TOML file, overridden by flags.
+
+    Args:
+        path: the file, or None.
+        flags: values given on the command line; None means not given.
+
+    Raises:
+        ConfigError: the file is not TOML, or a key or value cannot be used.
+    """
+    values: dict[str, Any] = {}
+    if path is not None:
+        try:
+            values = tomllib.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError as error:
+            raise ConfigError(f"There is no configuration file {path}.") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path} is not TOML: {error}.") from error
+    values |= {name: value for name, value in flags.items() if value is not None}
+    try:
+        return RunConfig(**values)
+    except ValidationError as error:
+        problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']} (found {e['input']!r})" for e in error.errors())
+        known = ", ".join(RunConfig.model_fields)
+        raise ConfigError(f"{path or 'The options'} cannot be used: {problems}. Options: {known}.") from error

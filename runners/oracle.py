@@ -1,0 +1,168 @@
+"""The oracle: what there is to find about each user, as far as anyone has found it.
+
+It is the union, over the evaluated candidates and a given oracle, of the categories that were verified. Recall is
+measured against it, so it has a version, and every score names it.
+"""
+
+import hashlib
+import warnings
+from collections.abc import Iterable
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..hf_datasets import Taxonomy
+from ..hf_datasets.errors import ConfigError
+from ..hf_datasets.errors import GistbenchWarning
+from .parsing import NO_CATEGORY
+from .requests import canonical_json
+from .runfolder import read_json
+from .runfolder import write_json
+
+__all__ = ["Category", "Oracle", "build_oracle", "read_given_oracle"]
+
+Category = int | str
+"""A category's id; without a taxonomy, an interest's name."""
+MIN_MODELS = 3
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """The categories of each user, and what they depend on."""
+
+    taxonomy: str
+    """Name of the taxonomy; ``none`` where every interest is its own category."""
+    taxonomy_sha256: str
+    judge: str
+    thresholds: Mapping[str, Any]
+    verified_by: Mapping[str, Mapping[Category, tuple[str, ...]]]
+    """For each user and category, who found it: names of candidates, and ``given``."""
+
+    @property
+    def categories(self) -> dict[str, list[Category]]:
+        """The sorted categories of each user."""
+        return {user: sorted(found) for user, found in self.verified_by.items()}
+
+    def found_by_at_least(self, n_models: int) -> dict[str, list[Category]]:
+        """Return the categories that at least so many candidates verified; a given oracle counts as one."""
+        return {
+            user: sorted(category for category, models in found.items() if len(models) >= n_models)
+            for user, found in self.verified_by.items()
+        }
+
+    @property
+    def version(self) -> str:
+        """A hash of its content and of all it depends on."""
+        content = {
+            "taxonomy": self.taxonomy_sha256,
+            "judge": self.judge,
+            "thresholds": dict(self.thresholds),
+            "categories": self.categories,
+        }
+        return hashlib.sha256(canonical_json(content)).hexdigest()[:16]
+
+    def write(self, path: Path) -> None:
+        """Write the oracle as JSON."""
+        write_json(
+            path,
+            {
+                "version": self.version,
+                "taxonomy": self.taxonomy,
+                "taxonomy_sha256": self.taxonomy_sha256,
+                "judge": self.judge,
+                "thresholds": dict(self.thresholds),
+                "oracle": self.categories,
+                "verified_by": {
+                    user: {str(category): list(models) for category, models in sorted(found.items())}
+                    for user, found in sorted(self.verified_by.items())
+                },
+            },
+        )
+
+
+def build_oracle(
+    verified: Mapping[str, Iterable[tuple[str, Category]]],
+    *,
+    given: Mapping[str, Iterable[Category]] | None,
+    taxonomy: Taxonomy | None,
+    judge: str,
+    thresholds: Mapping[str, Any],
+) -> Oracle:
+    """Unite what candidates verified with a given oracle.
+
+    Args:
+        verified: for each candidate, (user, category) pairs; category 0 is passed over.
+        given: a given oracle.
+        taxonomy: of the categories; None where each interest is its own.
+        judge: who verified.
+        thresholds: under which.
+
+    Warns:
+        GistbenchWarning: fewer than three candidates and no given oracle.
+    """
+    found: dict[str, dict[Category, list[str]]] = {}
+    sources = [*verified.items()]
+    if given is not None:
+        sources.append(("given", ((user, category) for user, categories in given.items() for category in categories)))
+    for source, pairs in sources:
+        for user, category in pairs:
+            names = found.setdefault(user, {}).setdefault(category, [])
+            if category != NO_CATEGORY and source not in names:
+                names.append(source)
+    if len(verified) < MIN_MODELS and given is None:
+        some = "one candidate" if len(verified) == 1 else f"{len(verified)} candidates"
+        warnings.warn(
+            f"The oracle is what {some} verified: recall says how much of that a candidate found, "
+            "not how much there is to find. Add candidates (three or more), or give an oracle with --oracle.",
+            GistbenchWarning,
+            stacklevel=2,
+        )
+    return Oracle(
+        taxonomy=taxonomy.name if taxonomy else "none",
+        taxonomy_sha256=taxonomy.sha256 if taxonomy else "",
+        judge=judge,
+        thresholds=thresholds,
+        verified_by={
+            user: {category: tuple(sorted(names)) for category, names in sorted(categories.items()) if names}
+            for user, categories in sorted(found.items())
+        },
+    )
+
+
+def read_given_oracle(path: Path, taxonomy: Taxonomy | None) -> dict[str, list[Category]]:
+    """Read an oracle file: one of ours, the official one, or a bare {user: [category, ...]}.
+
+    Raises:
+        ConfigError: the file is no oracle, or belongs to another taxonomy.
+
+    Warns:
+        GistbenchWarning: the file does not say which taxonomy its ids belong to.
+    """
+    if not path.is_file():
+        raise ConfigError(f"There is no oracle file {path}.")
+    content = read_json(path)
+    users = content.get("oracle", content) if isinstance(content, dict) else None
+    if not isinstance(users, dict) or not all(isinstance(categories, list) for categories in users.values()):
+        raise ConfigError(f"{path} is no oracle: expected a JSON object of users, each with a list of category ids.")
+    bound_to = content.get("taxonomy_sha256") if users is not content else None
+    expected = taxonomy.sha256 if taxonomy else ""
+    if bound_to is not None and bound_to != expected:
+        raise ConfigError(
+            f"The oracle {path} belongs to the taxonomy {content.get('taxonomy')!r} ({bound_to[:12] or 'none'}), this run to "
+            f"{taxonomy.name if taxonomy else 'none'!r} ({expected[:12] or 'none'}). Ids of different taxonomies "
+            "mean different things: use the oracle's taxonomy, or leave the oracle out."
+        )
+    if bound_to is None:
+        warnings.warn(
+            f"The oracle {path} does not name its taxonomy; its ids are taken to belong to "
+            f"{taxonomy.name if taxonomy else 'none'!r}.",
+            GistbenchWarning,
+            stacklevel=2,
+        )
+    for user, categories in users.items():
+        for category in categories:
+            fits = isinstance(category, str) if taxonomy is None else category == NO_CATEGORY or category in taxonomy
+            if isinstance(category, bool) or not fits:
+                raise ConfigError(f"{path}: category {category!r} of user {user!r} is not in the taxonomy of this run.")
+    return {str(user): list(categories) for user, categories in users.items()}

@@ -1,0 +1,64 @@
+"""Model profiles: what a family of models needs, kept as data in ``profiles.toml``.
+
+A profile says how a family writes its reasoning, what it accepts and how its interface names things. It says nothing
+of where a model runs.
+"""
+
+import re
+import tomllib
+from functools import cache
+from importlib.resources import files
+from typing import Literal
+
+from pydantic import BaseModel
+from pydantic import ConfigDict
+from pydantic import Field
+
+from ..hf_datasets.errors import ConfigError
+
+__all__ = ["Profile", "find_profile", "list_profiles"]
+
+
+class Profile(BaseModel):
+    """What one family of models needs."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    version: int = Field(ge=1)
+    match: str = ""
+    reasoning: tuple[str, str] = ("<think>", "</think>")
+    """The marks before and after the model's reasoning."""
+    reasoning_is_opened: bool = False
+    """The chat template writes the opening mark, so the answer begins inside the reasoning."""
+    structured: bool = True
+    """Whether answers may be held to a schema; a model that reasons first must not be."""
+    chat_template_options: dict[str, bool | str | int] = Field(default_factory=dict)
+    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    accepts_temperature: bool = True
+    context_tokens: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.name}/{self.version}"
+
+
+@cache
+def list_profiles() -> dict[str, Profile]:
+    """Return every profile by name, in the order in which they are tried."""
+    text = (files(__package__) / "profiles.toml").read_text(encoding="utf-8")
+    return {name: Profile(name=name, **values) for name, values in tomllib.loads(text).items()}
+
+
+def find_profile(model: str, name: str | None = None) -> Profile:
+    """Return the profile called `name`, or else the first that fits the model's name.
+
+    Raises:
+        ConfigError: there is no profile of that name.
+    """
+    profiles = list_profiles()
+    if name is not None:
+        if name not in profiles:
+            raise ConfigError(f"There is no model profile {name!r}. There are: {', '.join(profiles)}.")
+        return profiles[name]
+    fitting = (p for p in profiles.values() if p.match and re.search(p.match, model, re.IGNORECASE))
+    return next(fitting, profiles["default"])

@@ -1,0 +1,18 @@
+"""The prompts: versioned data files, and the text form of what is put into them.
+
+A prompt is one TOML file of this folder: ``version``, ``max_tokens`` (the longest answer), and the Jinja templates
+``system``, ``user`` and ``reminder`` (added to ``user`` when an answer could not be read). What varies from request to
+request stands last in ``user``, so that requests share long prefixes. All wording is this project's own; scores
+obtained with it do not compare to the digit with scores published under other prompts.
+"""
+
+from .items import clean
+from .items import identifier
+from .items import item_name
+from .items import read_lines
+from .items import render_lines
+from .prompt import PROMPTS
+from .prompt import Prompt
+from .prompt import load_prompt
+
+__all__ = ["PROMPTS", "Prompt", "clean", "identifier", "item_name", "load_prompt", "read_lines", "render_lines"]

@@ -1,0 +1,127 @@
+"""Run folders: what one candidate, one data set and one judge gave, as Parquet tables and a manifest.
+
+Every table loads with ``datasets.load_dataset("parquet", data_files=...)``. Files are written beside their place and
+renamed into it, the manifest last: a folder whose manifest names a phase holds that phase's tables whole.
+"""
+
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ..hf_datasets.errors import StoreError
+from .requests import ModelRef
+
+__all__ = ["FORMAT", "TABLES", "RunFolder", "read_json", "slug", "write_json", "write_text"]
+
+FORMAT = 1
+TABLES = {
+    "users": "every user: how much of the history was answered, and whether the user is scored",
+    "extractions": "what the candidate said: interests with all cited ids",
+    "evidence": "the engagements with cited items",
+    "groundings": "what the judge kept of the cited items",
+    "shortlists": "the pool objects that overlap none of a user's interests",
+    "retrievals": "the test set of each interest, and what the judge picked",
+    "mappings": "the category of each interest",
+    "answers": "every attempt at every request: raw answer, outcome, tokens, seconds",
+    "interests": "each interest with its verdict, counts, category and specificity",
+    "scores": "each user's scores",
+}
+
+
+class RunFolder:
+    """One run folder on disk."""
+
+    def __init__(self, path: Path | str) -> None:
+        """Name the folder; nothing is read or made yet."""
+        self.path = Path(path)
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """The manifest.
+
+        Raises:
+            StoreError: there is none, so the folder is no run folder or its first phase has not ended.
+        """
+        path = self.path / "manifest.json"
+        if not path.exists():
+            raise StoreError(f"{self.path} has no manifest.json: it is no run folder, or its extraction has not ended.")
+        manifest: dict[str, Any] = read_json(path)
+        if manifest.get("format") != FORMAT:
+            raise StoreError(f"{path} has format {manifest.get('format')!r}; this version reads format {FORMAT}.")
+        return manifest
+
+    def has(self, phase: str) -> bool:
+        """Return whether a phase (extract, judge, score) has been completed."""
+        return (self.path / "manifest.json").exists() and phase in self.manifest["phases"]
+
+    def write(self, tables: dict[str, pa.Table], manifest: dict[str, Any]) -> None:
+        """Write tables, then the manifest."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        for name, table in tables.items():
+            _replace(self.path / f"{name}.parquet", lambda path, table=table: pq.write_table(table, path))
+        write_json(self.path / "manifest.json", {"format": FORMAT, **manifest})
+
+    def read(self, table: str) -> pa.Table:
+        """Read a table.
+
+        Raises:
+            StoreError: the folder has no such table yet.
+        """
+        path = self.path / f"{table}.parquet"
+        if not path.exists():
+            raise StoreError(f"{self.path} has no {table}.parquet ({TABLES[table]}): the phase that writes it has not ended.")
+        return pq.read_table(path)
+
+
+def slug(model: ModelRef) -> str:
+    """Return a folder name for a model revision: readable, and different for different revisions.
+
+    >>> slug(ModelRef("openai/gpt-oss-120b", "b5c939de8f754692c1647ca79fbf85e8c1e70f8a", "default/1"))
+    'openai--gpt-oss-120b@b5c939de8f75'
+    """
+    name = "".join(mark if mark.isalnum() or mark in "-_." else "-" for mark in model.name.replace("/", "--"))
+    return f"{name}@{model.revision[:12]}" if model.revision else name
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a value as indented JSON, whole or not at all."""
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _replace(path, lambda temporary: Path(temporary).write_text(text, encoding="utf-8"))
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file.
+
+    Raises:
+        StoreError: the file is not JSON.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise StoreError(f"{path} is not JSON: {error}.") from error
+
+
+def _replace(path: Path, write: Callable[[str], Any]) -> None:
+    """Write a file beside its place, force it to disk, and move it into its place."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    os.close(handle)
+    try:
+        write(temporary)
+        with open(temporary, "rb+") as file:
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,118 @@
+"""What a stage is: a pure pair around the engine, records to requests and outcomes to records.
+
+A stage lists its subjects (small records of what is asked about), renders the request of a subject when its turn comes,
+and reads the answer. It knows nothing of engines, stores or windows; `execute` brings these together.
+"""
+
+from collections.abc import Iterator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from typing import Generic
+from typing import Protocol
+from typing import TypeVar
+
+from ..engines.base import ModelConfig
+from ..parsing import Parsed
+from ..prompts import Prompt
+from ..prompts import load_prompt
+from ..requests import ModelRef
+from ..requests import Outcome
+from ..requests import Request
+
+__all__ = ["Answered", "Asker", "Stage", "items_schema", "split_to_budget"]
+
+Subject = TypeVar("Subject")
+Value = TypeVar("Value")
+CHARS_PER_TOKEN = 3.0
+"""A cautious estimate, used only to decide how many items share one prompt."""
+NAME_CHARS = 24
+"""What an item's name and separator add: about 8 tokens, since most tokenizers split numbers into digits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered(Generic[Subject, Value]):
+    """A subject with the last answer to it."""
+
+    subject: Subject
+    key: str
+    """Of the request, under which the store has every attempt."""
+    outcome: Outcome
+    parsed: Parsed[Value]
+    followed_up: bool = False
+    """The subject, or the part of it that was not answered, was asked again."""
+
+
+class Stage(Protocol[Subject, Value]):
+    """One stage of the benchmark for one candidate."""
+
+    name: str
+
+    def subjects(self) -> Sequence[Subject]:
+        """Return all that is asked about, in the order in which it is best asked."""
+
+    def request(self, subject: Subject, n_reask: int) -> Request:
+        """Render the request for a subject, asked again `n_reask` times."""
+
+    def parse(self, subject: Subject, outcome: Outcome) -> Parsed[Value]:
+        """Read an answer."""
+
+    def follow_up(self, subject: Subject, parsed: Parsed[Value]) -> Subject | None:
+        """Return what has to be asked again after an answer, or None."""
+
+
+@dataclass(frozen=True)
+class Asker:
+    """Makes one stage's requests to one model."""
+
+    prompt: Prompt
+    model: ModelRef
+    config: ModelConfig
+
+    @classmethod
+    def of(cls, stage: str, model: ModelRef, config: ModelConfig) -> "Asker":
+        """Return the asker of a stage, with the prompt of that name."""
+        return cls(load_prompt(stage), model, config)
+
+    def ask(self, about: Any, n_reask: int, schema: dict[str, Any] | None = None, **values: object) -> Request:
+        """Render one request."""
+        return Request(
+            stage=self.prompt.name,
+            about=about,
+            messages=self.prompt.render(n_reask=n_reask, **values),
+            model=self.model,
+            sampling=self.config.sampling(self.prompt.max_tokens),
+            schema=schema if self.config.holds_to_schema else None,
+        )
+
+
+def split_to_budget(texts: Sequence[str], context_tokens: int | None, reserved_tokens: int) -> Iterator[slice]:
+    """Yield slices of consecutive texts that each fit a context, with what is reserved for instructions and answer.
+
+    A text that alone exceeds the budget makes a slice of its own: the engine then says that it does not fit.
+
+    >>> list(split_to_budget(["a" * 30] * 5, context_tokens=65, reserved_tokens=25))
+    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    """
+    if context_tokens is None:
+        if texts:
+            yield slice(0, len(texts))
+        return
+    budget = (context_tokens - reserved_tokens) * CHARS_PER_TOKEN
+    start, used = 0, 0.0
+    for index, text in enumerate(texts):
+        cost = len(text) + NAME_CHARS
+        if index > start and used + cost > budget:
+            yield slice(start, index)
+            start, used = index, 0.0
+        used += cost
+    if start < len(texts):
+        yield slice(start, len(texts))
+
+
+def items_schema(n_items: int, n_picks: int) -> dict[str, Any]:
+    """Return the schema of an answer that picks up to `n_picks` of `n_items` items by name, or NONE."""
+    digits = len(str(max(n_items - 1, 0)))
+    name = f"item_[0-9]{{1,{digits}}}"
+    more = f"(, {name}){{0,{n_picks - 1}}}" if n_picks > 1 else ""
+    return {"regex": f"(NONE|{name}{more})"}

@@ -1,0 +1,167 @@
+"""Extract: a person's history, newest first, in chunks -> interests with cited items. Asked of the candidate."""
+
+from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import Any
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from ...hf_datasets import INTERACTION_TYPES
+from ..histories import Histories
+from ..parsing import ExtractedInterests
+from ..parsing import Parsed
+from ..parsing import parse_interests
+from ..prompts import identifier
+from ..prompts import render_lines
+from ..requests import Outcome
+from ..requests import Request
+from .base import Answered
+from .base import Asker
+
+__all__ = ["EXTRACTIONS", "MIN_ANSWERED", "USERS", "Chunk", "Extract"]
+
+MIN_ANSWERED = 0.9
+"""The share of a user's chunks that must be answered for the user to count for a candidate."""
+
+USERS = pa.schema(
+    [
+        ("user_id", pa.string()),
+        ("n_engagements", pa.int64()),
+        ("n_chunks", pa.int64()),
+        ("n_chunks_answered", pa.int64()),
+        ("n_members_dropped", pa.int64()),
+        ("scored", pa.bool_()),
+    ]
+)
+EXTRACTIONS = pa.schema(
+    [
+        ("user_id", pa.string()),
+        ("interest", pa.string()),
+        ("item_ids", pa.list_(pa.string())),
+        ("chunks", pa.list_(pa.int64())),
+        ("request_keys", pa.list_(pa.string())),
+    ]
+)
+_SCHEMA = {
+    "json": {
+        "type": "array",
+        "maxItems": 100,
+        "items": {
+            "type": "object",
+            "properties": {
+                "interest": {"type": "string", "minLength": 1, "maxLength": 120},
+                "item_ids": {"type": "array", "items": {"type": "string", "maxLength": 64}, "maxItems": 100},
+            },
+            "required": ["interest", "item_ids"],
+            "additionalProperties": False,
+        },
+    }
+}
+
+
+class Chunk(NamedTuple):
+    """One chunk of one user's history."""
+
+    user: str
+    index: int
+    n_chunks: int
+
+    def __str__(self) -> str:
+        return f"user {self.user}, chunk {self.index + 1} of {self.n_chunks}"
+
+
+class Extract:
+    """The extract stage of one candidate."""
+
+    name = "extract"
+
+    def __init__(
+        self, asker: Asker, histories: Histories, *, chunk_size: int = 100, history_length: int | None = None
+    ) -> None:
+        """Prepare the stage.
+
+        Args:
+            asker: of the candidate.
+            histories: of the users.
+            chunk_size: engagements in one prompt.
+            history_length: how many of the newest engagements are shown in all; None shows every one.
+        """
+        self._asker = asker
+        self._histories = histories
+        self._chunk_size = chunk_size
+        self._history_length = history_length
+        self._ids = [identifier(object_id) for object_id in histories.object_ids]
+
+    def subjects(self) -> Sequence[Chunk]:
+        """Return every chunk of every user."""
+        chunks = []
+        for user in self._histories.users:
+            n_shown = self._histories.n_engagements(user)
+            if self._history_length is not None:
+                n_shown = min(n_shown, self._history_length)
+            n_chunks = -(-n_shown // self._chunk_size)
+            chunks += [Chunk(user, index, n_chunks) for index in range(n_chunks)]
+        return chunks
+
+    def request(self, subject: Chunk, n_reask: int) -> Request:
+        """Render the request for one chunk."""
+        first = subject.index * self._chunk_size
+        last = first + self._chunk_size
+        if self._history_length is not None:
+            last = min(last, self._history_length)
+        objects, types = (column[first:last] for column in self._histories.engagements_of(subject.user))
+        texts = self._histories.texts
+        lines = render_lines(
+            (self._ids[o], INTERACTION_TYPES[t], texts[o]) for o, t in zip(objects, types, strict=True)
+        )
+        return self._asker.ask(subject, n_reask, _SCHEMA, signals=self._histories.signals, items=lines)
+
+    def parse(self, subject: Chunk, outcome: Outcome) -> Parsed[ExtractedInterests]:
+        """Read the interests of one chunk."""
+        return parse_interests(outcome.text, finish_reason=outcome.finish_reason)
+
+    def follow_up(self, subject: Chunk, parsed: Parsed[ExtractedInterests]) -> Chunk | None:
+        """Ask again for a chunk whose answer could not be read."""
+        return subject if parsed.value is None else None
+
+    def records(self, answers: Iterable[Answered[Any, ExtractedInterests]]) -> tuple[pa.Table, pa.Table]:
+        """Merge the answers of each user's chunks.
+
+        Same-named interests of one user merge, their ids united in first-seen order.
+
+        Returns:
+            The tables `USERS` (every user, answered or not) and `EXTRACTIONS`.
+        """
+        by_user: dict[str, list[Answered[Chunk, ExtractedInterests]]] = {user: [] for user in self._histories.users}
+        for answer in answers:
+            if not answer.followed_up:
+                by_user[answer.subject.user].append(answer)
+        users, extractions = [], []
+        for user, answered in by_user.items():
+            answered.sort(key=lambda answer: answer.subject.index)
+            readable = [(answer, answer.parsed.value) for answer in answered if answer.parsed.value is not None]
+            merged: dict[str, dict[str, Any]] = {}
+            for answer, value in readable:
+                for interest in value.interests:
+                    row = merged.setdefault(
+                        interest.name,
+                        {"user_id": user, "interest": interest.name, "item_ids": {}, "chunks": [], "request_keys": []},
+                    )
+                    row["item_ids"] |= dict.fromkeys(interest.item_ids)
+                    row["chunks"].append(answer.subject.index)
+                    row["request_keys"].append(answer.key)
+            n_chunks = len(answered)
+            users.append(
+                {
+                    "user_id": user,
+                    "n_engagements": self._histories.n_engagements(user),
+                    "n_chunks": n_chunks,
+                    "n_chunks_answered": len(readable),
+                    "n_members_dropped": sum(value.n_dropped for _, value in readable),
+                    "scored": len(readable) >= MIN_ANSWERED * n_chunks,
+                }
+            )
+            if users[-1]["scored"]:
+                extractions += [{**row, "item_ids": list(row["item_ids"])} for row in merged.values()]
+        return pa.Table.from_pylist(users, USERS), pa.Table.from_pylist(extractions, EXTRACTIONS)
