@@ -276,12 +276,12 @@ class Planting:
         closers = [phrase for phrase in _CLOSERS if not _tokens(phrase) & taken]
         per_topic = self._objects_per_topic
         subjects = [self.taxonomy.names[place] for place in self._topics for _ in range(per_topic)]
-        parts = list(range(1, per_topic + 1)) * len(self._topics)
+        parts = list(range(101, 101 + per_topic)) * len(self._topics)  # no category has such numbers
         syllables = rng.integers(len(_SYLLABLES), size=(self._noise_objects, 2, 4)).tolist()
         for pair in syllables:
             words = ["".join(_SYLLABLES[i] for i in word) for word in pair]
             subjects.append(" ".join(word + "q" if word in taken else word for word in words))
-        parts.extend(range(1, self._noise_objects + 1))
+        parts.extend(range(101, 101 + self._noise_objects))
         first = rng.integers(len(openers), size=len(subjects)).tolist()
         last = rng.integers(len(closers), size=len(subjects)).tolist()
         return [

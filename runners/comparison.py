@@ -2,18 +2,17 @@
 
 import csv
 import io
-from collections.abc import Iterable
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
+from rich.markup import escape
 from rich.table import Table
 
 from ..hf_datasets.errors import StoreError
-from .runfolder import RunFolder
-from .runfolder import write_json
-from .runfolder import write_text
+from .runfolder import RunFolder, write_json, write_text
 from .score import METRICS
 
 __all__ = ["Comparison"]
@@ -83,22 +82,26 @@ class Comparison:
         return "; ".join(parts)
 
     def table(self) -> Table:
-        """Return the comparison as a table for the terminal: medians with 95 % intervals, in per cent."""
-        table = Table(title="Medians over users in %, with 95 % intervals", caption=self.caption, caption_justify="left")
+        """Return the comparison as a table for the terminal: medians in per cent, their intervals beneath."""
+        title = "Medians over users in %, with 95 % intervals"
+        table = Table(title=title, caption=self.caption, caption_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
         several = len({row["dataset"] for row in self.rows}) > 1
-        headings = ["Candidate", *(["Data set"] if several else []), *HEADINGS.values(), "Interests per user", "Coverage"]
-        for position, heading in enumerate(headings):
-            table.add_column(heading, justify="left" if position == 0 else "right", no_wrap=position == 0)
-        best = {metric: max((row[metric] for row in self.rows if row[metric] is not None), default=None) for metric in HEADINGS}
+        table.add_column("Candidate", overflow="fold", min_width=15)
+        if several:
+            table.add_column("Data set", overflow="fold")
+        for heading in (*HEADINGS.values(), "Interests per user", "Coverage"):
+            table.add_column(heading.replace(" ", "\n", 1), justify="right", no_wrap=True)
+        best = {m: max((row[m] for row in self.rows if row[m] is not None), default=None) for m in HEADINGS}
         for row in self.rows:
-            cells = [row["candidate"], *([row["dataset"]] if several else [])]
+            cells = [escape(row["candidate"]), *([escape(row["dataset"])] if several else [])]
             for metric in HEADINGS:
-                cell = _cell(row[metric], row[f"ci_{metric}"])
                 leads = len(self.rows) > 1 and row[metric] is not None and row[metric] == best[metric]
-                cells.append(f"[bold]{cell}[/bold]" if leads else cell)
-            per_user = row["interests_per_user"]
-            cells.append("-" if per_user is None else f"{per_user:.1f}")
-            cells.append(f"{100 * row['coverage']:.0f} % of {row['n_requested']}")
+                shown, interval = _cell(row[metric], row[f"ci_{metric}"])
+                cells.append(f"{f'[bold]{shown}[/bold]' if leads else shown}\n[dim]{interval}[/dim]")
+            cells += [
+                _per_user(row),
+                f"{100 * row['coverage']:.0f} %\n[dim]{row['n_users']}/{row['n_requested']}[/dim]",
+            ]
             table.add_row(*cells)
         return table
 
@@ -117,9 +120,9 @@ class Comparison:
         headings = ["Candidate", "Data set", *HEADINGS.values(), "Interests per user", "Coverage"]
         lines = [_markdown_row(headings), _markdown_row(["---"] * len(headings))]
         for row in self.rows:
-            cells = [row["candidate"], row["dataset"], *(_cell(row[m], row[f"ci_{m}"]) for m in HEADINGS)]
-            per_user = row["interests_per_user"]
-            cells += ["-" if per_user is None else f"{per_user:.1f}", f"{100 * row['coverage']:.0f} % of {row['n_requested']}"]
+            scores = (" ".join(_cell(row[m], row[f"ci_{m}"])).strip() for m in HEADINGS)
+            coverage = f"{100 * row['coverage']:.0f} % of {row['n_requested']}"
+            cells = [row["candidate"], row["dataset"], *scores, _per_user(row), coverage]
             lines.append(_markdown_row(cells))
         return "\n".join([*lines, "", f"Medians over users in %, with 95 % intervals. {self.caption}.", ""])
 
@@ -130,12 +133,16 @@ class Comparison:
         write_json(folder / "comparison.json", list(self.rows))
 
 
-def _cell(value: float | None, interval: Sequence[float] | None) -> str:
-    """Return a value in per cent with its interval."""
+def _cell(value: float | None, interval: Sequence[float] | None) -> tuple[str, str]:
+    """Return a value in per cent, and its interval."""
     if value is None:
-        return "-"
-    shown = f"{100 * value:.1f}"
-    return f"{shown} ({100 * interval[0]:.0f}-{100 * interval[1]:.0f})" if interval else shown
+        return "-", ""
+    return f"{100 * value:.1f}", f"{100 * interval[0]:.0f}-{100 * interval[1]:.0f}" if interval else ""
+
+
+def _per_user(row: dict[str, Any]) -> str:
+    value = row["interests_per_user"]
+    return "-" if value is None else f"{value:.1f}"
 
 
 def _flat(row: dict[str, Any]) -> dict[str, Any]:

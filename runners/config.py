@@ -3,13 +3,9 @@
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel
-from pydantic import ConfigDict
-from pydantic import Field
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ..hf_datasets.errors import ConfigError
 
@@ -30,7 +26,9 @@ class RunConfig(BaseModel):
     users: tuple[str, ...] | None = Field(default=None, description="these users only")
     n_users: int | None = Field(default=None, ge=1, description="a seeded sample of so many users")
     min_engagements: int | None = Field(default=None, ge=1, description="only users with at least so many engagements")
-    taxonomy: str | None = Field(default=None, description="open, official, none or a CSV file; the data set's by default")
+    taxonomy: str | None = Field(
+        default=None, description="open, official, none or a CSV file; the data set's by default"
+    )
     taxonomy_source: Path | None = Field(default=None, description="a local copy of the official taxonomy")
     oracle: Path | None = Field(default=None, description="an oracle that is united with the run's own")
 
@@ -75,6 +73,8 @@ def load_config(path: Path | None, flags: Mapping[str, Any]) -> RunConfig:
     try:
         return RunConfig(**values)
     except ValidationError as error:
-        problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']} (found {e['input']!r})" for e in error.errors())
+        problems = "; ".join(
+            f"{'.'.join(map(str, e['loc']))}: {e['msg']} (found {e['input']!r})" for e in error.errors()
+        )
         known = ", ".join(RunConfig.model_fields)
         raise ConfigError(f"{path or 'The options'} cannot be used: {problems}. Options: {known}.") from error

@@ -1,7 +1,7 @@
 """Seeded draws that give the same result in every process, on every machine, with every library version.
 
 A draw orders strings by a keyed hash: each string is hashed once (BLAKE2b), and a draw mixes these hashes with a salt
-made from the seed and from what is drawn for. The mixing is vectorised, so a draw from 1,000 objects costs microseconds.
+made from the seed and from what is drawn for. The mixing is vectorised: a draw from 1,000 objects costs microseconds.
 """
 
 import hashlib

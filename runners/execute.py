@@ -4,18 +4,14 @@ Requests are rendered as the engine takes them, so memory does not grow with the
 not asked again. Every outcome is committed before anything else happens with it.
 """
 
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
-from typing import Protocol
+from typing import Any, Protocol
 
 from ..hf_datasets.errors import EngineError
 from .engines.base import Engine
-from .requests import Outcome
-from .requests import Request
-from .stages.base import Answered
-from .stages.base import Stage
+from .requests import Outcome, Request
+from .stages.base import Answered, Stage
 from .store import ResponseStore
 
 __all__ = ["Progress", "SilentProgress", "execute"]
@@ -90,9 +86,7 @@ def execute(
     progress.start(description or stage.name, len(subjects))
     for n_reask in range(max_reasks + 1):
         following: list[Any] = []
-        for subject, key, outcome in _answer(
-            stage, subjects, n_reask, engine, store, window, retry_failed, progress
-        ):
+        for subject, key, outcome in _answer(stage, subjects, n_reask, engine, store, window, retry_failed, progress):
             parsed = _read(stage, subject, outcome)
             follow_up = None
             if n_reask < max_reasks and outcome.status not in ("error", "refused"):
@@ -170,5 +164,6 @@ def _answer(
     if in_flight:
         lost = next(iter(in_flight.values()))
         raise EngineError(
-            f"The engine of {engine.model} ended without an outcome for {len(in_flight)} requests, such as {lost.about}."
+            f"The engine of {engine.model} ended without an outcome for {len(in_flight)} requests, such as "
+            f"{lost.about}."
         )

@@ -4,8 +4,7 @@ Knows nothing of prompts or models. Objects are numbered in the order of their i
 process that reads the same data.
 """
 
-from collections.abc import Iterable
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,11 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ..hf_datasets import INTERACTION_TYPES
-from ..hf_datasets import newest_first
-from .draw import hash_strings
-from .draw import order
-from .draw import salt
+from ..hf_datasets import INTERACTION_TYPES, newest_first
+from .draw import hash_strings, order, salt
 from .prompts import clean
 
 __all__ = ["Histories", "ObjectPool", "sample_pool"]
@@ -138,4 +134,5 @@ class Histories:
 def _texts_by_object(engagements: pa.Table) -> "pd.Series[str]":
     """Return each object's first text, indexed by id in the order of ids."""
     frame = engagements.select(["object_id", "object_text"]).to_pandas()
-    return frame.drop_duplicates("object_id").set_index("object_id")["object_text"].sort_index()
+    texts: pd.Series[str] = frame.drop_duplicates("object_id").set_index("object_id")["object_text"].sort_index()
+    return texts

@@ -6,19 +6,16 @@ measured against it, so it has a version, and every score names it.
 
 import hashlib
 import warnings
-from collections.abc import Iterable
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..hf_datasets import Taxonomy
-from ..hf_datasets.errors import ConfigError
-from ..hf_datasets.errors import GistbenchWarning
+from ..hf_datasets.errors import ConfigError, GistbenchWarning
 from .parsing import NO_CATEGORY
 from .requests import canonical_json
-from .runfolder import read_json
-from .runfolder import write_json
+from .runfolder import read_json, write_json
 
 __all__ = ["Category", "Oracle", "build_oracle", "read_given_oracle"]
 
@@ -149,9 +146,9 @@ def read_given_oracle(path: Path, taxonomy: Taxonomy | None) -> dict[str, list[C
     expected = taxonomy.sha256 if taxonomy else ""
     if bound_to is not None and bound_to != expected:
         raise ConfigError(
-            f"The oracle {path} belongs to the taxonomy {content.get('taxonomy')!r} ({bound_to[:12] or 'none'}), this run to "
-            f"{taxonomy.name if taxonomy else 'none'!r} ({expected[:12] or 'none'}). Ids of different taxonomies "
-            "mean different things: use the oracle's taxonomy, or leave the oracle out."
+            f"The oracle {path} belongs to the taxonomy {content.get('taxonomy')!r} ({bound_to[:12] or 'none'}), "
+            f"this run to {taxonomy.name if taxonomy else 'none'!r} ({expected[:12] or 'none'}). Ids of "
+            "different taxonomies mean different things: use the oracle's taxonomy, or leave the oracle out."
         )
     if bound_to is None:
         warnings.warn(

@@ -8,13 +8,9 @@ knows nothing of prompts, engines or disks.
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
-from dataclasses import dataclass
-from dataclasses import field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Any
-from typing import Literal
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 __all__ = ["FINISHED", "STATUSES", "Message", "ModelRef", "Outcome", "Request", "Sampling", "Status", "canonical_json"]
 

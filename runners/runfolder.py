@@ -8,6 +8,7 @@ import json
 import os
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,7 @@ class RunFolder:
         """Write tables, then the manifest."""
         self.path.mkdir(parents=True, exist_ok=True)
         for name, table in tables.items():
-            _replace(self.path / f"{name}.parquet", lambda path, table=table: pq.write_table(table, path))
+            _replace(self.path / f"{name}.parquet", partial(pq.write_table, table))
         write_json(self.path / "manifest.json", {"format": FORMAT, **manifest})
 
     def read(self, table: str) -> pa.Table:
@@ -75,7 +76,9 @@ class RunFolder:
         """
         path = self.path / f"{table}.parquet"
         if not path.exists():
-            raise StoreError(f"{self.path} has no {table}.parquet ({TABLES[table]}): the phase that writes it has not ended.")
+            raise StoreError(
+                f"{self.path} has no {table}.parquet ({TABLES[table]}): the phase that writes it has not ended."
+            )
         return pq.read_table(path)
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from .oracle import Category
 from .runfolder import RunFolder
 
-__all__ = ["Scored", "Verified", "METRICS", "load_metric", "score_run", "verify_run"]
+__all__ = ["METRICS", "Scored", "Verified", "load_metric", "score_run", "verify_run"]
 
 METRICS = ("ig_precision", "ig_recall", "ig_f1", "is", "hm")
 
@@ -109,7 +109,7 @@ def load_metric(name: str) -> Any:
 def verify_run(run: RunFolder, *, signals: list[str], thresholds: str | Mapping[str, Any]) -> Verified:
     """Read a run's tables and verify its interests.
 
-    An interest whose grounding or mapping failed is left out and counted; a user who is not scored has no interests here.
+    An interest whose grounding or mapping failed is left out and counted, a user who is not scored with all interests.
 
     Args:
         run: a folder whose judge phase is complete.
@@ -147,7 +147,7 @@ def verify_run(run: RunFolder, *, signals: list[str], thresholds: str | Mapping[
         history=evidence,
         thresholds=thresholds,
         signals=signals,
-        n_resamples=1,
+        n_resamples=0,
     )
     return Verified(scored, len(users), frame, evidence, left_out, ig)
 

@@ -11,13 +11,10 @@ from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
 from types import TracebackType
-from typing import Any
-from typing import Self
+from typing import Any, Self
 
 from ..hf_datasets.errors import StoreError
-from .requests import FINISHED
-from .requests import Outcome
-from .requests import Request
+from .requests import FINISHED, Outcome, Request
 
 __all__ = ["ResponseStore"]
 
@@ -89,7 +86,9 @@ class ResponseStore:
             # FULL would also survive a power cut at each commit; NORMAL survives every death of the process.
             self._db.execute("PRAGMA synchronous = NORMAL")
         except sqlite3.DatabaseError as error:
-            raise StoreError(f"{path} is not a response store ({error}). Name another file, or move this one.") from error
+            raise StoreError(
+                f"{path} is not a response store ({error}). Name another file, or move this one."
+            ) from error
 
     def __enter__(self) -> Self:
         return self
@@ -110,7 +109,8 @@ class ResponseStore:
         values = [getattr(outcome, name) for name in _COLUMNS]
         self._db.execute(
             f"INSERT INTO outcomes ({', '.join(_COLUMNS)}, attempt, stage, about, model) "
-            f"SELECT {', '.join('?' * len(_COLUMNS))}, COALESCE(MAX(attempt) + 1, 0), ?, ?, ? FROM outcomes WHERE key = ?",
+            f"SELECT {', '.join('?' * len(_COLUMNS))}, COALESCE(MAX(attempt) + 1, 0), ?, ?, ? "
+            "FROM outcomes WHERE key = ?",
             [*values, request.stage, str(request.about), str(request.model), outcome.key],
         )
         return self.served([outcome.key]).get(outcome.key, outcome)
@@ -143,7 +143,7 @@ class ResponseStore:
 
     def totals(self, keys: Iterable[str]) -> dict[str, int | float]:
         """Return tokens and seconds summed over every attempt at some requests."""
-        sums = {name: 0 for name in _TOTALS}
+        sums = dict.fromkeys(_TOTALS, 0)
         wanted = list(keys)
         for start in range(0, len(wanted), _LOOKUP_SIZE):
             part = wanted[start : start + _LOOKUP_SIZE]

@@ -1,19 +1,16 @@
 """A suite: several candidates on one data set under one judge, from histories to a scored comparison.
 
 A suite folder holds one run folder for each candidate, the response store, the oracle and the comparison. Its three
-phases (extract, judge, score) can be run apart; each can be repeated at any time and asks no model for what the store has.
+phases (extract, judge, score) can be run apart; each can be repeated, and asks no model for what the store has.
 """
 
 import logging
 import platform
 import time
 import warnings
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -21,54 +18,36 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..hf_datasets import DATASET_NAMES
-from ..hf_datasets import Taxonomy
-from ..hf_datasets import dataset_record
-from ..hf_datasets import describe_engagements
-from ..hf_datasets import filter_users
-from ..hf_datasets import fingerprint_engagements
-from ..hf_datasets import load_engagements
-from ..hf_datasets import load_taxonomy
-from ..hf_datasets.errors import ConfigError
-from ..hf_datasets.errors import GistbenchWarning
-from ..hf_datasets.errors import StoreError
+from ..hf_datasets import (
+    DATASET_NAMES,
+    Taxonomy,
+    dataset_record,
+    describe_engagements,
+    filter_users,
+    fingerprint_engagements,
+    load_engagements,
+    load_taxonomy,
+)
+from ..hf_datasets.errors import ConfigError, GistbenchWarning, StoreError
 from .comparison import Comparison
-from .config import RunConfig
-from .engines import Engine
-from .engines import ModelConfig
-from .engines import open_engine
-from .engines import parse_model
-from .execute import Progress
-from .execute import SilentProgress
-from .execute import execute
-from .histories import Histories
-from .histories import ObjectPool
-from .histories import sample_pool
-from .oracle import build_oracle
-from .oracle import read_given_oracle
-from .prompts import PROMPTS
-from .prompts import load_prompt
-from .requests import STATUSES
-from .requests import ModelRef
-from .runfolder import RunFolder
-from .runfolder import read_json
-from .runfolder import slug
-from .runfolder import write_json
-from .score import Scored
-from .score import score_run
-from .score import verify_run
-from .stages.base import Answered
-from .stages.base import Asker
-from .stages.base import Stage
+from .config import RunConfig, load_config
+from .engines import Engine, ModelConfig, open_engine, parse_model
+from .execute import Progress, SilentProgress, execute
+from .histories import Histories, ObjectPool, sample_pool
+from .oracle import build_oracle, read_given_oracle
+from .prompts import PROMPTS, load_prompt
+from .requests import STATUSES, ModelRef
+from .runfolder import RunFolder, read_json, slug, write_json
+from .score import Scored, score_run, verify_run
+from .stages.base import Answered, Asker, Stage
 from .stages.extract import Extract
-from .stages.ground import Claim
-from .stages.ground import Ground
+from .stages.ground import Claim, Ground
 from .stages.map import Map
 from .stages.retrieve import Retrieve
 from .stages.shortlist import Shortlist
 from .store import ResponseStore
 
-__all__ = ["Data", "Suite", "load_data"]
+__all__ = ["Data", "Suite", "load_data", "run_folders"]
 
 logger = logging.getLogger(__name__)
 
@@ -151,16 +130,20 @@ class Suite:
         self._progress = progress or SilentProgress()
 
     @classmethod
-    def open(cls, path: Path | str, **options: Any) -> "Suite":
-        """Open a suite folder with the configuration recorded in it; options override single values.
+    def open(cls, path: Path | str, changes: Mapping[str, Any] | None = None, **options: Any) -> "Suite":
+        """Open a suite folder with the configuration recorded in it.
+
+        Args:
+            path: the suite folder.
+            changes: configuration values that replace recorded ones; None means unchanged.
+            options: as of the class.
 
         Raises:
             StoreError: it is no suite folder.
+            ConfigError: a changed value cannot be used.
         """
-        recorded = Path(path) / "config.json"
-        if not recorded.exists():
-            raise StoreError(f"{path} is no suite folder: it has no config.json. `gistbench run` or `extract` makes one.")
-        return cls(path, RunConfig(**read_json(recorded)["config"]), **options)
+        recorded = _recorded(Path(path))
+        return cls(path, load_config(None, recorded["config"] | _given(changes or {})), **options)
 
     @cached_property
     def data(self) -> Data:
@@ -170,9 +153,7 @@ class Suite:
     @property
     def runs(self) -> list[RunFolder]:
         """The run folders of the configured candidates, in their order, as recorded when they were extracted."""
-        path = self.path / "config.json"
-        recorded = read_json(path)["runs"] if path.exists() else []
-        return [RunFolder(self.path / name) for name in recorded]
+        return run_folders(self.path) if (self.path / "config.json").exists() else []
 
     def run(self) -> Comparison:
         """Run all phases."""
@@ -255,7 +236,7 @@ class Suite:
         candidate = ModelRef(**run.manifest["candidate"])
         if candidate == engine.model:
             warnings.warn(
-                f"{candidate} judges itself: its scores do not compare to those of other candidates. Name another judge.",
+                f"{candidate} judges itself: its scores do not compare to other candidates'. Name another judge.",
                 GistbenchWarning,
                 stacklevel=2,
             )
@@ -280,7 +261,9 @@ class Suite:
             names.setdefault(claim.user, []).append(claim.interest)
         shortlist = Shortlist(asker("shortlist"), data.pool, names, context)
         tables["shortlists"] = shortlist.records(ask(shortlist))
-        shortlists = dict(zip(*(tables["shortlists"][name].to_pylist() for name in ("user_id", "object_ids")), strict=True))
+        shortlists = dict(
+            zip(*(tables["shortlists"][name].to_pylist() for name in ("user_id", "object_ids")), strict=True)
+        )
         retrieve = Retrieve(asker("retrieve"), data.histories, claims, data.pool, shortlists, seed=self.config.seed)
         tables["retrievals"] = retrieve.records(ask(retrieve))
         if data.taxonomy is not None:
@@ -305,7 +288,7 @@ class Suite:
         run.write(tables, manifest)
 
     def score(self) -> Comparison:
-        """Score every candidate from its tables, against their common oracle. No model is asked, no data set read.
+        """Score every candidate from its tables, against their common oracle; no model is asked, no data set read.
 
         Raises:
             StoreError: a candidate has not been judged.
@@ -313,7 +296,9 @@ class Suite:
         runs = self.runs
         unjudged = [run.path.name for run in runs if not run.has("judge")]
         if not runs or unjudged:
-            raise StoreError(f"{', '.join(unjudged) or self.path}: not judged yet. Run `gistbench judge {self.path}` first.")
+            raise StoreError(
+                f"{', '.join(unjudged) or self.path}: not judged yet. Run `gistbench judge {self.path}` first."
+            )
         manifests = [run.manifest for run in runs]
         record, judge = manifests[0]["data"], manifests[0]["phases"]["judge"]["model"]
         taxonomy = self._taxonomy(record)
@@ -337,7 +322,11 @@ class Suite:
             )
             manifest["phases"]["score"] = {
                 **scored[name].summary,
-                "oracle": {"version": oracle.version, "n_candidates": len(runs), "given": self.config.oracle is not None},
+                "oracle": {
+                    "version": oracle.version,
+                    "n_candidates": len(runs),
+                    "given": self.config.oracle is not None,
+                },
             }
             run.write(scored[name].tables, manifest)
         comparison = Comparison.of_runs(runs)
@@ -359,23 +348,23 @@ class Suite:
         """Return the taxonomy that the runs were judged under, and refuse another one."""
         if record["taxonomy"] is None:
             return None
-        if self.config.taxonomy not in (None, "none"):
-            name = self.config.taxonomy
-        else:
-            name = record["taxonomy"]["name"]
+        configured = self.config.taxonomy
+        name = record["taxonomy"]["name"] if configured in (None, "none") else configured
         taxonomy = load_taxonomy(name, source=self.config.taxonomy_source)
         if taxonomy.sha256 != record["taxonomy"]["sha256"]:
             raise ConfigError(
                 f"The runs in {self.path} were judged under taxonomy {record['taxonomy']['name']!r} "
-                f"({record['taxonomy']['sha256'][:12]}), and {name!r} now is {taxonomy.sha256[:12]}. Category ids would mean "
-                "different things: judge again in a new suite folder."
+                f"({record['taxonomy']['sha256'][:12]}), and {name!r} now is {taxonomy.sha256[:12]}. Category ids "
+                "would mean different things: judge again in a new suite folder."
             )
         return taxonomy
 
     def _claims(self, extractions: pa.Table) -> list[Claim]:
         """Return every interest with its cited ids, known and unknown apart."""
         columns = (extractions[name].to_pylist() for name in ("user_id", "interest", "item_ids"))
-        own: dict[str, frozenset[str]] = {user: self.data.histories.objects_of(user) for user in self.data.histories.users}
+        own: dict[str, frozenset[str]] = {
+            user: self.data.histories.objects_of(user) for user in self.data.histories.users
+        }
         return [
             Claim(
                 user,
@@ -446,8 +435,8 @@ class Suite:
         recorded = read_json(self.path / "config.json")["judge"]
         if recorded is not None and ModelRef(**recorded) != judge:
             raise StoreError(
-                f"{self.path} is judged by {ModelRef(**recorded)}, not by {judge}, and scores of different judges do not "
-                "compare. Name another --output (with --store the extractions are not paid for again)."
+                f"{self.path} is judged by {ModelRef(**recorded)}, not by {judge}, and scores of different judges "
+                "do not compare. Name another --output (with --store the extractions are not paid for again)."
             )
         self._record(judge=asdict(judge))
 
@@ -476,6 +465,30 @@ class Suite:
             )
 
 
+def run_folders(path: Path) -> list[RunFolder]:
+    """Return the run folders of a suite folder, or a run folder itself.
+
+    Raises:
+        StoreError: the path is neither.
+    """
+    if (path / "manifest.json").exists():
+        return [RunFolder(path)]
+    return [RunFolder(path / name) for name in _recorded(path)["runs"]]
+
+
+def _recorded(path: Path) -> dict[str, Any]:
+    """Return what a suite folder records of itself."""
+    file = path / "config.json"
+    if not file.exists():
+        raise StoreError(f"{path} is no suite folder: it has no config.json. `gistbench run` or `extract` makes one.")
+    recorded: dict[str, Any] = read_json(file)
+    return recorded
+
+
+def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
 @contextmanager
 def _engine(config: ModelConfig) -> Iterator[Engine]:
     engine = open_engine(config)
@@ -488,7 +501,9 @@ def _engine(config: ModelConfig) -> Iterator[Engine]:
 def _cited(extractions: pa.Table) -> pa.Table:
     """Return the (user, object) pairs that a candidate cites."""
     lists = extractions["item_ids"].combine_chunks()
-    return pa.table({"user_id": extractions["user_id"].take(lists.value_parent_indices()), "object_id": lists.flatten()})
+    return pa.table(
+        {"user_id": extractions["user_id"].take(lists.value_parent_indices()), "object_id": lists.flatten()}
+    )
 
 
 def _extract_keys(run: RunFolder) -> list[str]:
@@ -522,7 +537,7 @@ ANSWERS = pa.schema(
 def _answers_table(store: ResponseStore, keys: Iterable[tuple[str, str]]) -> pa.Table:
     """Return every attempt at some requests, in the order of the requests."""
     rows = []
-    for (key, stage) in dict.fromkeys(keys):
+    for key, stage in dict.fromkeys(keys):
         rows += [{**row, "request_key": key, "stage": stage} for row in store.rows(key)]
     return pa.Table.from_pylist([{name: row[name] for name in ANSWERS.names} for row in rows], ANSWERS)
 

@@ -54,9 +54,7 @@ def download(work: Path) -> Path:
 def convert(gguf: Path, target: Path) -> Path:
     """Write the GGUF weights and tokenizer as a Hugging Face folder in bfloat16."""
     import torch
-    from transformers import AutoModelForCausalLM
-    from transformers import AutoTokenizer
-    from transformers import GgufConfig
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
     folder = str(gguf.parent)
     model = AutoModelForCausalLM.from_pretrained(

@@ -1,4 +1,3 @@
-# ruff: noqa: I001
 # `evaluate` reads the imports below line by line: one name per line, no comments on them.
 """Interest Groundedness (GISTBench, Section 4.2): are the interests a model predicts backed by what the user did?
 

@@ -1,4 +1,3 @@
-# ruff: noqa: I001
 # `evaluate` reads the imports below line by line: one name per line, no comments on them.
 """Interest Specificity (GISTBench, Section 4.3): can a judge tell the user's items for an interest from other items?
 

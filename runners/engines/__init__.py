@@ -19,8 +19,7 @@ from urllib.parse import parse_qsl
 from pydantic import ValidationError
 
 from ...hf_datasets.errors import ConfigError
-from .base import Engine
-from .base import ModelConfig
+from .base import Engine, ModelConfig
 
 __all__ = ["ENGINES", "Engine", "ModelConfig", "open_engine", "parse_model"]
 

@@ -5,20 +5,13 @@ and holds a bounded number of them, so memory does not grow with the number of p
 repeating (a busy server) itself, yielding each failed attempt with ``final=False``; it never raises for one request.
 """
 
-from collections.abc import Iterable
-from collections.abc import Iterator
-from typing import Any
-from typing import Protocol
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol
 
-from pydantic import BaseModel
-from pydantic import ConfigDict
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from ..profiles import find_profile
-from ..requests import ModelRef
-from ..requests import Outcome
-from ..requests import Request
-from ..requests import Sampling
+from ..requests import ModelRef, Outcome, Request, Sampling
 
 __all__ = ["Engine", "ModelConfig"]
 
@@ -53,7 +46,9 @@ class ModelConfig(BaseModel):
     name: str = Field(min_length=1)
     revision: str | None = None
     profile: str | None = Field(default=None, description="name of the model profile; by default found by the name")
-    max_tokens: int | None = Field(default=None, ge=1, description="longest answer, in tokens; a stage's own by default")
+    max_tokens: int | None = Field(
+        default=None, ge=1, description="longest answer, in tokens; a stage's own by default"
+    )
     temperature: float = Field(default=0.0, ge=0, description="not sent to models whose profile refuses one")
     top_p: float | None = Field(default=None, gt=0, le=1)
     seed: int | None = None

@@ -32,11 +32,8 @@ def resolve_model(name: str, revision: str | None, profile: Profile) -> tuple[Mo
         return ModelRef(folder.resolve().name, digest_folder(folder), str(profile)), str(folder)
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise EngineError(f"There is no folder {name}.")
-    from huggingface_hub import HfApi
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError
-    from huggingface_hub.errors import HFValidationError
-    from huggingface_hub.errors import LocalEntryNotFoundError
+    from huggingface_hub import HfApi, snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     reason = "HF_HUB_OFFLINE is set"
     try:
@@ -51,16 +48,16 @@ def resolve_model(name: str, revision: str | None, profile: Profile) -> tuple[Mo
         return ModelRef(name, Path(cached).name, str(profile)), name
     except (LocalEntryNotFoundError, HFValidationError) as error:
         raise EngineError(
-            f"The model {name}{'@' + revision if revision else ''} was found neither on the Hub ({reason}) nor in "
-            "the local cache. Check the name, log in with `hf auth login` if it is gated, or name a local folder."
+            f"The model {name}{'@' + revision if revision else ''} was found neither on the Hub ({reason}) nor "
+            "in the local cache. Check the name, log in with `hf auth login` if it is gated, or name a local folder."
         ) from error
 
 
 def digest_folder(folder: Path) -> str:
     """Return a digest of a model folder that changes when its content does.
 
-    Small files are read whole; of the weights, the size and the first and last MiB, which hold the tensors' names, shapes
-    and some of their values. To digest hundreds of gigabytes would take longer than to load them.
+    Small files are read whole; of the weights, the size and the first and last MiB, which hold the tensors' names,
+    shapes and some of their values. To digest hundreds of gigabytes would take longer than to load them.
     """
     digest = hashlib.sha256()
     for path in sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")):

@@ -15,36 +15,23 @@ import os
 import re
 import time
 from collections import deque
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from email.utils import parsedate_to_datetime
 from importlib.metadata import version
 from importlib.util import find_spec
 from queue import SimpleQueue
 from threading import Thread
-from typing import TYPE_CHECKING
-from typing import Any
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
-from urllib.request import getproxies
-from urllib.request import proxy_bypass
+from urllib.request import getproxies, proxy_bypass
 
-from pydantic import ConfigDict
-from pydantic import Field
-from pydantic import SecretStr
-from pydantic import field_validator
+from pydantic import ConfigDict, Field, SecretStr, field_validator
 
-from ...hf_datasets.errors import ConfigError
-from ...hf_datasets.errors import EngineError
+from ...hf_datasets.errors import ConfigError, EngineError
 from ..parsing import strip_reasoning
 from ..parsing.answers import clean_text
-from ..profiles import Profile
-from ..profiles import find_profile
-from ..requests import ModelRef
-from ..requests import Outcome
-from ..requests import Request
+from ..profiles import Profile, find_profile
+from ..requests import ModelRef, Outcome, Request
 from .base import ModelConfig
 
 if TYPE_CHECKING:
@@ -229,10 +216,7 @@ class OpenAIEngine:
         self, request: Request, session: "aiohttp.ClientSession", gate: "_Gate", put: Callable[[Outcome], None]
     ) -> None:
         """Make the calls for one request, and put the outcome of each."""
-        from tenacity import AsyncRetrying
-        from tenacity import retry_if_exception_type
-        from tenacity import wait_exponential
-        from tenacity import wait_random
+        from tenacity import AsyncRetrying, retry_if_exception_type, wait_exponential, wait_random
 
         backoff = wait_exponential(multiplier=self._backoff_s, max=LONGEST_BACKOFF_S)
         jitter = wait_random(0, self._backoff_s)
@@ -319,7 +303,8 @@ class OpenAIEngine:
     ) -> Outcome:
         """Tell what follows from an answer that is no success: repeat, give this request up, or give all up."""
         said = self._tell(_server_message(payload, raw))
-        problem = f"The server answered {status}: {said}" if said else f"The server answered {status}."
+        problem = f"The server answered {status}: {said}" if said else f"The server answered {status}"
+        problem += "" if problem.endswith((".", "!", "?")) else "."
         error = payload.get("error") if payload else None
         # OpenAI answers 429 also where the account has run out of money, which no wait puts right.
         is_broke = status == 429 and isinstance(error, dict) and error.get("code") == "insufficient_quota"
@@ -569,7 +554,7 @@ def _nested_int(value: object, *names: str) -> int:
     """Return the count under these names, 0 where a server leaves any of them out or null."""
     for name in names:
         value = value.get(name) if isinstance(value, dict) else None
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1 << 53 else 0
 
 
 def _server_message(payload: dict[str, Any] | None, raw: bytes) -> str:

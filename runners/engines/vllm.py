@@ -7,21 +7,17 @@ engine is stepped here, so each answer is handed on the moment it is finished.
 import gc
 import os
 import time
-from collections.abc import Iterable
-from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version
+from collections.abc import Iterable, Iterator
+from importlib.metadata import PackageNotFoundError, version
 from itertools import chain
-from typing import Any
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
 from ...hf_datasets.errors import EngineError
 from ..parsing import strip_reasoning
 from ..profiles import find_profile
-from ..requests import Outcome
-from ..requests import Request
+from ..requests import Outcome, Request
 from .base import ModelConfig
 from .models import resolve_model
 

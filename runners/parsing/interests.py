@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from .answers import THINK_TAGS, Parsed, answer_of, clean_text, excerpt
+from .answers import THINK_TAGS, Parsed, answer_of, clean_text, excerpt, strip_fence
 from .json_values import JsonValue, OpenContainer, find_values, read_whole
 
 __all__ = ["ExtractedInterest", "ExtractedInterests", "parse_interests"]
@@ -90,8 +90,11 @@ def parse_interests(
     >>> parse_interests('[{"interest": "Jazz", "item_ids": [12, "[7]"]}]').value.interests
     (ExtractedInterest(name='Jazz', item_ids=('12', '7')),)
     """
-    whole = read_whole(text)  # an answer that is JSON throughout holds no reasoning, whatever its strings say
-    answer = text if whole is not None else answer_of(text, reasoning_tags)
+    # An answer that is JSON throughout holds no reasoning, whatever its strings say.
+    answer = strip_fence(text.strip())
+    whole = read_whole(answer)
+    if whole is None:
+        answer = answer_of(text, reasoning_tags)
     if whole is None and len(answer) > MAX_ANSWER_CHARS:
         return Parsed("invalid", None, f"The answer runs on for {len(answer):,} characters.")
     values = [whole] if whole is not None else find_values(answer)

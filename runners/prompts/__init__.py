@@ -6,13 +6,7 @@ request stands last in ``user``, so that requests share long prefixes. All wordi
 obtained with it do not compare to the digit with scores published under other prompts.
 """
 
-from .items import clean
-from .items import identifier
-from .items import item_name
-from .items import read_lines
-from .items import render_lines
-from .prompt import PROMPTS
-from .prompt import Prompt
-from .prompt import load_prompt
+from .items import clean, identifier, item_name, read_lines, render_lines
+from .prompt import PROMPTS, Prompt, load_prompt
 
 __all__ = ["PROMPTS", "Prompt", "clean", "identifier", "item_name", "load_prompt", "read_lines", "render_lines"]

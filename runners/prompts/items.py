@@ -6,9 +6,7 @@ start a new line, nor close a tag, nor spell one of a chat template's control to
 
 import json
 import re
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 __all__ = ["clean", "identifier", "item_name", "read_lines", "render_lines"]
 

@@ -3,8 +3,7 @@
 import hashlib
 import tomllib
 from dataclasses import dataclass
-from functools import cache
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.resources import files
 
 import jinja2

@@ -4,21 +4,14 @@ A stage lists its subjects (small records of what is asked about), renders the r
 and reads the answer. It knows nothing of engines, stores or windows; `execute` brings these together.
 """
 
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
-from typing import Generic
-from typing import Protocol
-from typing import TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from ..engines.base import ModelConfig
 from ..parsing import Parsed
-from ..prompts import Prompt
-from ..prompts import load_prompt
-from ..requests import ModelRef
-from ..requests import Outcome
-from ..requests import Request
+from ..prompts import Prompt, load_prompt
+from ..requests import ModelRef, Outcome, Request
 
 __all__ = ["Answered", "Asker", "Stage", "items_schema", "split_to_budget"]
 

@@ -1,23 +1,16 @@
 """Extract: a person's history, newest first, in chunks -> interests with cited items. Asked of the candidate."""
 
-from collections.abc import Iterable
-from collections.abc import Sequence
-from typing import Any
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from ...hf_datasets import INTERACTION_TYPES
 from ..histories import Histories
-from ..parsing import ExtractedInterests
-from ..parsing import Parsed
-from ..parsing import parse_interests
-from ..prompts import identifier
-from ..prompts import render_lines
-from ..requests import Outcome
-from ..requests import Request
-from .base import Answered
-from .base import Asker
+from ..parsing import ExtractedInterests, Parsed, parse_interests
+from ..prompts import identifier, render_lines
+from ..requests import Outcome, Request
+from .base import Answered, Asker
 
 __all__ = ["EXTRACTIONS", "MIN_ANSWERED", "USERS", "Chunk", "Extract"]
 
@@ -64,11 +57,11 @@ class Chunk(NamedTuple):
     """One chunk of one user's history."""
 
     user: str
-    index: int
+    position: int
     n_chunks: int
 
     def __str__(self) -> str:
-        return f"user {self.user}, chunk {self.index + 1} of {self.n_chunks}"
+        return f"user {self.user}, chunk {self.position + 1} of {self.n_chunks}"
 
 
 class Extract:
@@ -106,7 +99,7 @@ class Extract:
 
     def request(self, subject: Chunk, n_reask: int) -> Request:
         """Render the request for one chunk."""
-        first = subject.index * self._chunk_size
+        first = subject.position * self._chunk_size
         last = first + self._chunk_size
         if self._history_length is not None:
             last = min(last, self._history_length)
@@ -139,7 +132,7 @@ class Extract:
                 by_user[answer.subject.user].append(answer)
         users, extractions = [], []
         for user, answered in by_user.items():
-            answered.sort(key=lambda answer: answer.subject.index)
+            answered.sort(key=lambda answer: answer.subject.position)
             readable = [(answer, answer.parsed.value) for answer in answered if answer.parsed.value is not None]
             merged: dict[str, dict[str, Any]] = {}
             for answer, value in readable:
@@ -149,7 +142,7 @@ class Extract:
                         {"user_id": user, "interest": interest.name, "item_ids": {}, "chunks": [], "request_keys": []},
                     )
                     row["item_ids"] |= dict.fromkeys(interest.item_ids)
-                    row["chunks"].append(answer.subject.index)
+                    row["chunks"].append(answer.subject.position)
                     row["request_keys"].append(answer.key)
             n_chunks = len(answered)
             users.append(

@@ -1,25 +1,15 @@
 """Ground: cited items -> relevant items, each object shown once. Asked of the judge."""
 
-from collections.abc import Iterable
-from collections.abc import Sequence
-from typing import Any
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from ..histories import Histories
-from ..parsing import Parsed
-from ..parsing import SelectedIndices
-from ..parsing import parse_indices
-from ..prompts import clean
-from ..prompts import item_name
-from ..prompts import render_lines
-from ..requests import Outcome
-from ..requests import Request
-from .base import Answered
-from .base import Asker
-from .base import items_schema
-from .base import split_to_budget
+from ..parsing import Parsed, SelectedIndices, parse_indices
+from ..prompts import clean, item_name, render_lines
+from ..requests import Outcome, Request
+from .base import Answered, Asker, items_schema, split_to_budget
 
 __all__ = ["GROUNDINGS", "Claim", "Evidence", "Ground"]
 

@@ -1,26 +1,19 @@
 """Map: interest -> category. Asked of the judge, three names of one candidate in a prompt.
 
-The categories stand first in the prompt, so every request shares that prefix. A name that an answer passes over is asked
-again; one that still has no category in a readable answer is unmapped (0); one without a readable answer has failed.
+The categories stand first in the prompt, so every request shares that prefix. A name that an answer passes over is
+asked again; one that no readable answer gives a category is unmapped (0); one without a readable answer has failed.
 """
 
-from collections.abc import Iterable
-from collections.abc import Sequence
-from typing import Any
-from typing import NamedTuple
-from typing import TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
 from ...hf_datasets import Taxonomy
-from ..parsing import Parsed
-from ..parsing import NO_CATEGORY
-from ..parsing import parse_mapping
+from ..parsing import NO_CATEGORY, Parsed, parse_mapping
 from ..prompts import clean
-from ..requests import Outcome
-from ..requests import Request
-from .base import Answered
-from .base import Asker
+from ..requests import Outcome, Request
+from .base import Answered, Asker
 
 __all__ = ["MAPPINGS", "Map", "Names"]
 
@@ -80,9 +73,7 @@ class Map:
         names = [clean(name) for name in subject.names]
         digits = len(str(max(self._taxonomy.ids)))
         lines = [f"{number}: [0-9]{{1,{digits}}}" for number in range(1, len(names) + 1)]
-        return self._asker.ask(
-            subject, n_reask, {"regex": "\n".join(lines)}, categories=self._lines, interests=names
-        )
+        return self._asker.ask(subject, n_reask, {"regex": "\n".join(lines)}, categories=self._lines, interests=names)
 
     def parse(self, subject: Names, outcome: Outcome) -> Parsed[Pairs]:
         """Read the categories of one batch."""
@@ -119,5 +110,7 @@ class Map:
         for name in self._names:
             category = categories.get(name, NO_CATEGORY if name in passed_over else None)
             status = "ok" if name in categories else "failed" if category is None else "unmapped"
-            rows.append({"interest": name, "category_id": category, "status": status, "request_keys": sorted(keys[name])})
+            rows.append(
+                {"interest": name, "category_id": category, "status": status, "request_keys": sorted(keys[name])}
+            )
         return pa.Table.from_pylist(rows, MAPPINGS)

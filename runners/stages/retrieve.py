@@ -4,31 +4,19 @@ For every interest with a cited item in the history, verified or not: up to 5 of
 with distractors from the user's shortlist to a test set of 50, and the judge picks as many as there are backing items.
 """
 
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from ..draw import hash_strings
-from ..draw import order
-from ..draw import salt
-from ..histories import Histories
-from ..histories import ObjectPool
-from ..parsing import Parsed
-from ..parsing import SelectedIndices
-from ..parsing import parse_indices
-from ..prompts import clean
-from ..prompts import item_name
-from ..prompts import render_lines
-from ..requests import Outcome
-from ..requests import Request
-from .base import Answered
-from .base import Asker
-from .base import items_schema
+from ..draw import hash_strings, order, salt
+from ..histories import Histories, ObjectPool
+from ..parsing import Parsed, SelectedIndices, parse_indices
+from ..prompts import clean, item_name, render_lines
+from ..requests import Outcome, Request
+from .base import Answered, Asker, items_schema
 from .ground import Claim
 
 __all__ = ["RETRIEVALS", "Retrieve", "TestSet"]
@@ -141,9 +129,7 @@ class Retrieve:
         ``status`` is ``ok``, ``no_backing`` (no cited item is in the history: scores 0), ``no_distractors`` (everything
         overlapped: not scored) or ``failed`` (no readable answer: not scored). Selected items are null unless ``ok``.
         """
-        last = {
-            (answer.subject.user, answer.subject.interest): answer for answer in answers if not answer.followed_up
-        }
+        last = {(answer.subject.user, answer.subject.interest): answer for answer in answers if not answer.followed_up}
         rows = []
         for test_set in self._test_sets:
             answer = last.get((test_set.user, test_set.interest))
@@ -174,9 +160,9 @@ def _draw(claim: Claim, distractor_ids: Sequence[str], distractor_hashes: Any, *
     backing = order(item_hashes, salt(seed, "backing", claim.user, claim.interest))[:N_BACKING]
     n_distractors = N_ITEMS - len(backing) if len(backing) else 0
     hashes = np.asarray(distractor_hashes, dtype=np.uint64)
-    drawn = order(hashes, salt(seed, "distractors", claim.user, claim.interest))
-    drawn = drawn[: n_distractors + len(claim.unknown_item_ids)]
-    drawn = [i for i in drawn if distractor_ids[i] not in claim.unknown_item_ids][:n_distractors]
+    candidates = order(hashes, salt(seed, "distractors", claim.user, claim.interest))
+    nearly = candidates[: n_distractors + len(claim.unknown_item_ids)]
+    drawn = [int(i) for i in nearly if distractor_ids[i] not in claim.unknown_item_ids][:n_distractors]
     shown = [items[i] for i in backing] + [distractor_ids[i] for i in drawn]
     all_hashes = np.concatenate([item_hashes[backing], hashes[drawn]])
     mixed = order(all_hashes, salt(seed, "mix", claim.user, claim.interest))

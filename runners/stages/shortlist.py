@@ -1,31 +1,20 @@
 """Shortlist: the data set's pool of objects, minus those that overlap the user's interests. Asked of the judge.
 
-The pool stands first in the prompt and the interests last, so all users share one long prefix for each part of the pool;
-subjects are ordered by part to keep those prefixes adjacent.
+The pool stands first in the prompt and the interests last, so all users share one long prefix for each part of the
+pool; subjects are ordered by part to keep those prefixes adjacent.
 """
 
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
-from typing import Any
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from ..histories import ObjectPool
-from ..parsing import Parsed
-from ..parsing import SelectedIndices
-from ..parsing import parse_indices
-from ..prompts import clean
-from ..prompts import item_name
-from ..prompts import render_lines
-from ..requests import Outcome
-from ..requests import Request
-from .base import Answered
-from .base import Asker
-from .base import items_schema
-from .base import split_to_budget
+from ..parsing import Parsed, SelectedIndices, parse_indices
+from ..prompts import clean, item_name, render_lines
+from ..requests import Outcome, Request
+from .base import Answered, Asker, items_schema, split_to_budget
 
 __all__ = ["SHORTLISTS", "PoolPart", "Shortlist"]
 

@@ -4,7 +4,6 @@ Its candidates and its judge are a floor on the leaderboard, the embedded defaul
 see what a model sees, the messages, and answer in the text form that a model is asked for.
 """
 
-from .engine import LexicalConfig
-from .engine import LexicalEngine
+from .engine import LexicalConfig, LexicalEngine
 
 __all__ = ["LexicalConfig", "LexicalEngine"]

@@ -5,18 +5,13 @@ Every rule answers with the positive items of a group that is large enough to be
 
 import json
 from collections import defaultdict
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 
 import numpy as np
 
 from .reading import Entry
-from .words import STOP_WORDS
-from .words import labels
-from .words import phrase_words
-from .words import readable_label
-from .words import stems
+from .words import STOP_WORDS, labels, phrase_words, readable_label, stems
 
 __all__ = ["CANDIDATES"]
 
@@ -74,7 +69,7 @@ def by_phrase(record: Sequence[Entry]) -> str:
     holders: dict[tuple[str, ...], list[Entry]] = defaultdict(list)
     for entry in _positive(record):
         found = phrase_words(entry.text)
-        phrases = {*zip(found, found[1:], strict=False), *((word,) for word in found)}
+        phrases = {*pairwise(found), *((word,) for word in found)}
         for phrase in phrases:
             if len(set(phrase)) == len(phrase):
                 holders[phrase].append(entry)

@@ -1,15 +1,11 @@
 """The engine around the rules."""
 
-from collections.abc import Iterable
-from collections.abc import Iterator
-from typing import Any
-from typing import Literal
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal
 
 from pydantic import field_validator
 
-from ...requests import ModelRef
-from ...requests import Outcome
-from ...requests import Request
+from ...requests import ModelRef, Outcome, Request
 from ..base import ModelConfig
 from .candidates import CANDIDATES
 from .judge import JUDGE

@@ -1,17 +1,12 @@
 """A judge that compares words: an item is about an interest when it holds at least half of the interest's words."""
 
 import math
-from collections import Counter
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 
 from ...prompts import item_name
-from .reading import categories
-from .reading import interests
-from .reading import items
-from .reading import picks_wanted
-from .words import compounds
-from .words import stems
+from .reading import categories, interests, items, picks_wanted
+from .words import compounds, stems
 
 __all__ = ["JUDGE"]
 

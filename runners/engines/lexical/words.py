@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from functools import lru_cache
+from itertools import pairwise
 
 import snowballstemmer
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
@@ -50,8 +51,7 @@ def compounds(text: str) -> frozenset[str]:
     >>> sorted(compounds("K-Pop Street Food"))
     ['kpop', 'popstreet', 'streetfood']
     """
-    found = words(text)
-    return frozenset(_stem(first + second) for first, second in zip(found, found[1:], strict=False))
+    return frozenset(_stem(first + second) for first, second in pairwise(words(text)))
 
 
 def phrase_words(text: str) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import asdict
 from dataclasses import dataclass
 from email.utils import formatdate
 from typing import Any
@@ -17,13 +18,33 @@ from gistbench.runners.engines.openai import OpenAIConfig
 from gistbench.runners.engines.openai import OpenAIEngine
 from gistbench.runners.execute import execute
 from gistbench.runners.parsing import Parsed
+from gistbench.runners.requests import STATUSES
 from gistbench.runners.requests import Message
 from gistbench.runners.requests import Outcome
 from gistbench.runners.requests import Request
 from gistbench.runners.store import ResponseStore
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
 KEY = "sk-test-1234567890abcdef"
+FIELDS = ["content", "refusal", "reasoning", "reasoning_content", "tool_calls"]
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(st.characters())
+    | st.sampled_from(["stop", "length"]),
+    lambda values: (
+        st.lists(values, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["type", "text", "prompt_tokens", "completion_tokens", "total_tokens"]), values
+        )
+    ),
+    max_leaves=6,
+)
 LIST_SCHEMA = {
     "type": "array",
     "maxItems": 3,
@@ -173,6 +194,18 @@ class TestAnswers:
         assert bool(problem) == bool(outcome.problem)
         assert server.n_calls("p") == 1
 
+    @given(message=st.dictionaries(st.sampled_from(FIELDS), JSON), finish_reason=JSON, usage=JSON)
+    @settings(max_examples=300, deadline=None)
+    def test_reads_any_message(self, message, finish_reason, usage):
+        engine = OpenAIEngine(OpenAIConfig(name="m", base_url="http://nowhere/v1"))
+        payload = {"choices": [{"message": message, "finish_reason": finish_reason}], "usage": usage}
+        outcome = engine._outcome(request_for(engine, "p"), payload, message, 1.0)
+        assert outcome.status in STATUSES
+        assert (outcome.status in ("invalid", "refused", "error")) == bool(outcome.problem)
+        json.dumps(asdict(outcome)).encode()
+        (outcome.text + outcome.reasoning + outcome.problem + outcome.finish_reason).encode()
+        assert 0 <= outcome.n_output_tokens < 1 << 53
+
 
 class TestBody:
     def test_sends_what_was_asked(self, server):
@@ -318,18 +351,22 @@ class TestRetries:
             (lambda: {"Retry-After": formatdate(time.time() - 100, usegmt=True)}, 0.0, 0.5),
         ],
     )
-    @pytest.mark.parametrize("status", [429, 503])
-    def test_waits_as_long_as_the_server_asks(self, server, status, headers, at_least_s, at_most_s):
-        server.fail("p", status, headers=headers()).answer("p", "ok")
+    def test_waits_as_long_as_the_server_asks(self, server, headers, at_least_s, at_most_s):
+        server.fail("p", 429, headers=headers()).answer("p", "ok")
         assert ask(engine_for(server), "p")[-1].status == "ok"
         first, second = (call.at for call in server.calls)
         assert at_least_s <= second - first <= at_most_s
+
+    def test_any_failing_server_may_ask_to_wait(self, server):
+        server.fail("p", 503, headers={"retry-after-ms": "300"}).answer("p", "ok")
+        ask(engine_for(server), "p")
+        assert server.calls[1].at - server.calls[0].at >= 0.3
 
     def test_a_server_that_asks_for_an_hour_is_left_alone(self, server):
         server.fail("p", 429, "limit reached", headers={"Retry-After": "3600"})
         outcome = ask_one(engine_for(server), "p")
         assert (outcome.status, outcome.final) == ("error", True)
-        assert "limit reached It asks to wait 3.6e+03 s." in outcome.problem
+        assert "limit reached. It asks to wait 3.6e+03 s." in outcome.problem
 
     @pytest.mark.parametrize("status", [400, 413, 422])
     def test_a_refused_request_fails_alone_and_at_once(self, server, status):
@@ -365,7 +402,7 @@ class TestRetries:
 
     def test_an_account_without_money_is_no_busy_server(self, server):
         server.reply("p", 429, body={"error": {"message": "You exceeded your quota", "code": "insufficient_quota"}})
-        with pytest.raises(EngineError, match="You exceeded your quota The account"):
+        with pytest.raises(EngineError, match="You exceeded your quota. The account"):
             ask(engine_for(server), "p")
         assert server.n_calls("p") == 1
 
@@ -405,6 +442,18 @@ class TestConcurrency:
         first, second, *others = (call.at for call in server.calls)
         assert second - first < 0.3
         assert all(at - first >= 0.5 for at in others)
+
+    def test_refusals_that_come_together_count_once(self, server):
+        prompts = list(map(str, range(8)))
+        for prompt in prompts:
+            server.fail(prompt, 429, delay_s=0.1).answer(prompt, "ok", delay_s=0.1)
+        engine = engine_for(server, concurrency=8)
+        outcomes = engine.generate(request_for(engine, prompt) for prompt in prompts)
+        assert [next(outcomes).final for _ in prompts] == [False] * 8
+        server.max_in_flight = 0
+        assert next(outcomes).final
+        assert server.max_in_flight == 4
+        assert len(list(outcomes)) == 7
 
     def test_goes_back_to_full_concurrency(self, server):
         server.fail("busy", 429).answer("busy", "ok")
@@ -486,7 +535,7 @@ class TestConfig:
         server.fail("p", 500, f"key {KEY}").fail("p", 400, f"key {KEY}")
         engine = engine_for(server)
         problems = [outcome.problem for outcome in ask(engine, "p")]
-        assert problems == ["The server answered 500: key [key]", "The server answered 400: key [key]"]
+        assert problems == ["The server answered 500: key [key].", "The server answered 400: key [key]."]
         shown = [repr(engine), repr(vars(engine)), repr(engine._config), json.dumps(engine.describe()), caplog.text]
         assert not any(KEY in text for text in shown)
         assert [record for record in caplog.records if record.levelno > logging.DEBUG] == []
@@ -606,7 +655,10 @@ class TestWithTheStore:
     def test_a_wrong_key_stops_the_run(self, server, tmp_path):
         server.fail("2", 401, "Incorrect API key provided", delay_s=0.2)
         engine = engine_for(server, concurrency=2)
+        stage = EchoStage(engine, 200)
         with ResponseStore(tmp_path / "store.db") as store:
             with pytest.raises(EngineError, match="Incorrect API key provided"):
-                list(execute(EchoStage(engine, 200), engine, store))
-            assert {outcome["status"] for outcome in store} == {"ok"}
+                list(execute(stage, engine, store))
+            kept = store.served(stage.request(subject, 0).key for subject in stage.subjects())
+        assert 2 <= len(kept) < 200
+        assert server.n_calls("2") == 1

@@ -1,0 +1,5 @@
+"""``python -m gistbench.runners``: the command line."""
+
+from .cli import main
+
+main()

@@ -1,0 +1,407 @@
+"""The command line. It alone talks to the terminal; everything it does can be done from Python."""
+
+import logging
+import sys
+import warnings
+from pathlib import Path
+from typing import Annotated, Any, TextIO
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from ..hf_datasets.errors import ConfigError, GistbenchError, GistbenchWarning
+from .config import RunConfig, load_config
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="gistbench",
+    help="Measure, with evidence, how well language models understand people.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+datasets_app = typer.Typer(help="The data sets.", no_args_is_help=True)
+app.add_typer(datasets_app, name="datasets")
+
+out = Console()
+err = Console(stderr=True)
+
+DATA = "What is read"
+MODELS = "Who answers"
+ASKING = "What is asked"
+SCORING = "How it is scored"
+OUTPUT = "What is written"
+
+
+def _option(help: str, panel: str, *flags: str) -> Any:
+    return typer.Option(*flags, help=help, rich_help_panel=panel, show_default=False)
+
+
+def _setting(field: str, panel: str, flag: str, note: str = "") -> Any:
+    """Return the option that sets a field of the configuration, described as it is there."""
+    described = RunConfig.model_fields[field]
+    default = f" (default: {described.default})" if described.default not in (None, ()) else ""
+    return _option(f"{described.description}{note}{default}", panel, flag)
+
+
+SPECIFICATION = ": \\[ENGINE:]NAME\\[@REVISION]\\[?OPTION=VALUE&...]"
+USERS_HELP = "a number (a seeded sample of so many users), ids separated by commas, or @FILE with one id a line"
+
+ConfigFile = Annotated[Path | None, _option("a TOML file of settings; flags go before it", DATA, "--config")]
+Dataset = Annotated[str | None, _setting("dataset", DATA, "--dataset", ": csv, tsv, json, jsonl or parquet")]
+Source = Annotated[Path | None, _setting("source", DATA, "--source", ": a folder or zip")]
+DatasetOption = Annotated[
+    list[str] | None, _option("NAME=VALUE, a parameter of the data set; may be repeated", DATA, "--dataset-option")
+]
+Users = Annotated[str | None, _option(USERS_HELP, DATA, "--users")]
+MinEngagements = Annotated[int | None, _setting("min_engagements", DATA, "--min-engagements")]
+TaxonomyName = Annotated[str | None, _setting("taxonomy", DATA, "--taxonomy")]
+TaxonomySource = Annotated[Path | None, _setting("taxonomy_source", DATA, "--taxonomy-source")]
+Candidates = Annotated[
+    list[str] | None, _setting("candidates", MODELS, "--candidate", f"{SPECIFICATION}; may be repeated")
+]
+Judge = Annotated[str | None, _setting("judge", MODELS, "--judge", SPECIFICATION)]
+ChunkSize = Annotated[int | None, _setting("chunk_size", ASKING, "--chunk-size")]
+HistoryLength = Annotated[int | None, _setting("history_length", ASKING, "--history-length")]
+PoolSize = Annotated[int | None, _setting("pool_size", ASKING, "--pool-size")]
+MaxReasks = Annotated[int | None, _setting("max_reasks", ASKING, "--max-reasks")]
+Seed = Annotated[int | None, _setting("seed", ASKING, "--seed")]
+Thresholds = Annotated[str | None, _setting("thresholds", SCORING, "--thresholds", ": base, lenient or strict")]
+OracleFile = Annotated[Path | None, _setting("oracle", SCORING, "--oracle")]
+IsScope = Annotated[str | None, _setting("is_scope", SCORING, "--is-scope", ": of the category, or verified ones")]
+Resamples = Annotated[int | None, _setting("n_resamples", SCORING, "--resamples")]
+Output = Annotated[
+    Path, _option("the suite folder; the same folder again goes on where it stopped", OUTPUT, "--output", "-o")
+]
+Store = Annotated[
+    Path | None,
+    _option("the response store, which several suites may share (default: in the suite folder)", OUTPUT, "--store"),
+]
+RetryFailed = Annotated[bool, _option("ask again what was answered unreadably before", OUTPUT, "--retry-failed")]
+SuiteFolder = Annotated[Path, typer.Argument(help="a suite folder", show_default=False)]
+
+
+@app.callback()
+def _common(
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="say more on standard error")] = False,
+    version: Annotated[bool, typer.Option("--version", help="print the version and exit")] = False,
+) -> None:
+    if version:
+        from importlib.metadata import version as installed
+
+        typer.echo(f"gistbench {installed('gistbench')}")
+        raise typer.Exit
+    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
+    logging.getLogger("gistbench").setLevel(logging.DEBUG if verbose else logging.WARNING)
+
+
+@app.command()
+def run(
+    output: Output,
+    config: ConfigFile = None,
+    dataset: Dataset = None,
+    source: Source = None,
+    dataset_option: DatasetOption = None,
+    users: Users = None,
+    min_engagements: MinEngagements = None,
+    taxonomy: TaxonomyName = None,
+    taxonomy_source: TaxonomySource = None,
+    candidate: Candidates = None,
+    judge: Judge = None,
+    chunk_size: ChunkSize = None,
+    history_length: HistoryLength = None,
+    pool_size: PoolSize = None,
+    max_reasks: MaxReasks = None,
+    seed: Seed = None,
+    thresholds: Thresholds = None,
+    oracle: OracleFile = None,
+    is_scope: IsScope = None,
+    resamples: Resamples = None,
+    store: Store = None,
+    retry_failed: RetryFailed = False,
+) -> None:
+    """Run the benchmark: extract, judge and score, for one or several candidates.
+
+    A run that was stopped goes on where it was: give the same command again.
+
+    Examples:
+
+        gistbench run -o runs/demo --candidate lexical/hashtag --candidate lexical/tfidf --candidate lexical/phrase
+
+        gistbench run -o runs/ml --dataset movielens --source ml-latest-small --min-engagements 100 --users 20
+            --candidate vllm:HuggingFaceTB/SmolLM2-135M-Instruct --candidate lexical/hashtag
+
+        gistbench run -o runs/own --dataset engagements.csv --candidate openai/gpt-oss-120b
+            --judge meta-llama/Llama-3.3-70B-Instruct?tensor_parallel_size=4
+
+        gistbench run -o runs/api --candidate "openai:gpt-5?concurrency=16" --judge "openai:judge?base_url=http://localhost:8000/v1"
+    """
+    settings = dict(
+        dataset=dataset,
+        source=source,
+        dataset_options=_dataset_options(dataset_option),
+        **_users(users),
+        min_engagements=min_engagements,
+        taxonomy=taxonomy,
+        taxonomy_source=taxonomy_source,
+        candidates=candidate or None,
+        judge=judge,
+        chunk_size=chunk_size,
+        history_length=history_length,
+        pool_size=pool_size,
+        max_reasks=max_reasks,
+        seed=seed,
+        thresholds=thresholds,
+        oracle=oracle,
+        is_scope=is_scope,
+        n_resamples=resamples,
+    )
+    from .progress import BarProgress
+    from .suite import Suite
+
+    with BarProgress(err) as progress:
+        suite = Suite(output, load_config(config, settings), store=store, retry_failed=retry_failed, progress=progress)
+        comparison = suite.run()
+    out.print(comparison.table())
+    _say_what_next(output)
+
+
+@app.command()
+def extract(
+    output: Output,
+    config: ConfigFile = None,
+    dataset: Dataset = None,
+    source: Source = None,
+    dataset_option: DatasetOption = None,
+    users: Users = None,
+    min_engagements: MinEngagements = None,
+    taxonomy: TaxonomyName = None,
+    taxonomy_source: TaxonomySource = None,
+    candidate: Candidates = None,
+    chunk_size: ChunkSize = None,
+    history_length: HistoryLength = None,
+    pool_size: PoolSize = None,
+    max_reasks: MaxReasks = None,
+    seed: Seed = None,
+    store: Store = None,
+    retry_failed: RetryFailed = False,
+) -> None:
+    """Ask the candidates for every user's interests, and stop there.
+
+    Examples:
+
+        gistbench extract -o runs/demo --candidate lexical/hashtag --candidate lexical/phrase
+    """
+    settings = dict(
+        dataset=dataset,
+        source=source,
+        dataset_options=_dataset_options(dataset_option),
+        **_users(users),
+        min_engagements=min_engagements,
+        taxonomy=taxonomy,
+        taxonomy_source=taxonomy_source,
+        candidates=candidate or None,
+        chunk_size=chunk_size,
+        history_length=history_length,
+        pool_size=pool_size,
+        max_reasks=max_reasks,
+        seed=seed,
+    )
+    from .progress import BarProgress
+    from .suite import Suite
+
+    with BarProgress(err) as progress:
+        suite = Suite(output, load_config(config, settings), store=store, retry_failed=retry_failed, progress=progress)
+        runs = suite.extract()
+    table = Table("Candidate", "Users", "Interests", "Run folder", title="Extracted")
+    for one in runs:
+        n_users = sum(one.read("users")["scored"].to_pylist())
+        n_interests = one.read("extractions").num_rows
+        name = one.manifest["candidate"]["name"]
+        table.add_row(escape(name), str(n_users), str(n_interests), escape(str(one.path)))
+    out.print(table)
+    out.print(f"Next: [bold]gistbench judge {escape(str(output))}[/bold]")
+
+
+@app.command()
+def judge(
+    suite: SuiteFolder,
+    judge: Judge = None,
+    max_reasks: MaxReasks = None,
+    store: Store = None,
+    retry_failed: RetryFailed = False,
+) -> None:
+    """Have the judge check what the candidates of a suite said, and stop there.
+
+    Examples:
+
+        gistbench judge runs/demo
+
+        gistbench judge runs/demo --judge meta-llama/Llama-3.3-70B-Instruct?tensor_parallel_size=4
+    """
+    from .progress import BarProgress
+    from .suite import Suite
+
+    with BarProgress(err) as progress:
+        changes = {"judge": judge, "max_reasks": max_reasks}
+        Suite.open(suite, changes=changes, store=store, retry_failed=retry_failed, progress=progress).judge()
+    out.print(f"Judged. Next: [bold]gistbench score {escape(str(suite))}[/bold]")
+
+
+@app.command()
+def score(
+    suite: SuiteFolder,
+    thresholds: Thresholds = None,
+    oracle: OracleFile = None,
+    is_scope: IsScope = None,
+    resamples: Resamples = None,
+) -> None:
+    """Score a judged suite from its tables; no model is asked, no data set read.
+
+    Examples:
+
+        gistbench score runs/demo
+
+        gistbench score runs/demo --thresholds strict
+    """
+    from .suite import Suite
+
+    changes = {"thresholds": thresholds, "oracle": oracle, "is_scope": is_scope, "n_resamples": resamples}
+    comparison = Suite.open(suite, changes=changes).score()
+    out.print(comparison.table())
+    _say_what_next(suite)
+
+
+@app.command()
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="suite folders or run folders", show_default=False)],
+    format: Annotated[str, typer.Option("--format", "-f", help="table, csv, markdown or json")] = "table",
+) -> None:
+    """Compare scored runs, of one suite or of several.
+
+    Examples:
+
+        gistbench report runs/demo
+
+        gistbench report runs/demo runs/ml --format csv > comparison.csv
+    """
+    from .comparison import Comparison
+    from .suite import run_folders
+
+    forms = ("table", "csv", "markdown", "json")
+    if format not in forms:
+        raise ConfigError(f"There is no format {format!r}. There are: {', '.join(forms)}.")
+    comparison = Comparison.of_runs(folder for path in runs for folder in run_folders(path))
+    if format == "table":
+        out.print(comparison.table())
+    else:
+        typer.echo(getattr(comparison, format)(), nl=format == "json")
+
+
+@datasets_app.command("list")
+def list_all() -> None:
+    """List the data sets that have a name: signals, licence, what they are built from, and their options.
+
+    Examples:
+
+        gistbench datasets list
+    """
+    from ..hf_datasets import list_datasets
+
+    table = Table("Name", "What it is", "Signals", "Built from", "Options (default)", "Licence", show_lines=True)
+    signs = {"explicit_positive": "e+", "implicit_positive": "i+", "implicit_negative": "i-", "explicit_negative": "e-"}
+    for record in list_datasets():
+        options = "\n".join(f"{name} ({value})" for name, value in record.parameters.items())
+        cells = (
+            f"{record.title}. {record.summary}",
+            " ".join(signs[signal] for signal in record.signals),
+            record.needs_source or "comes with the package",
+            options,
+            record.licence,
+        )
+        table.add_row(record.name, *map(escape, cells))
+    out.print(table)
+    out.print(
+        "A file of your own works too: csv, tsv, json, jsonl or parquet with the columns user_id, object_id, "
+        "object_text, interaction_type and, as an option, interaction_time."
+    )
+
+
+def main() -> None:
+    """Run the command line; errors that the user can put right are printed as one message."""
+    warnings.showwarning = _show_warning
+    try:
+        app()
+    except GistbenchError as error:
+        err.print(f"[bold red]Error:[/bold red] {escape(str(error))}", highlight=False, soft_wrap=True)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        err.print("Stopped. Everything answered so far is kept: the same command goes on from here.")
+        sys.exit(130)
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    if issubclass(category, GistbenchWarning):
+        err.print(f"[bold yellow]Note:[/bold yellow] {escape(str(message))}", highlight=False, soft_wrap=True)
+    else:
+        logging.getLogger("py.warnings").info("%s:%s: %s: %s", filename, lineno, category.__name__, message)
+
+
+def _users(text: str | None) -> dict[str, Any]:
+    """Read --users: a number, ids, or a file of ids."""
+    if text is None:
+        return {}
+    if text.isascii() and text.isdigit():
+        return {"n_users": int(text)}
+    if text.startswith("@"):
+        path = Path(text[1:])
+        if not path.is_file():
+            raise ConfigError(f"--users {text}: there is no file {path}.")
+        lines = path.read_text(encoding="utf-8").splitlines()
+        return {"users": tuple(line.strip() for line in lines if line.strip())}
+    return {"users": tuple(user.strip() for user in text.split(",") if user.strip())}
+
+
+def _dataset_options(pairs: list[str] | None) -> dict[str, Any] | None:
+    """Read NAME=VALUE pairs; values are read as TOML where they are TOML, else as text."""
+    import tomllib
+
+    if not pairs:
+        return None
+    options: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise ConfigError(f"--dataset-option {pair!r}: expected NAME=VALUE.")
+        try:
+            options[name] = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            options[name] = value
+    return options
+
+
+def _say_what_next(folder: Path) -> None:
+    shown = escape(str(folder))
+    out.print(
+        f"Written to [bold]{shown}[/bold]: comparison.csv and comparison.md, oracle.json, and for each candidate a "
+        "folder of Parquet tables with every interest, citation, judgement and score.\n"
+        "Next:\n"
+        f"  read the comparison               [bold]{shown}/comparison.md[/bold]\n"
+        f"  score under other thresholds      [bold]gistbench score {shown} --thresholds strict[/bold]\n"
+        "  run a model of yours              [bold]gistbench run --help[/bold]",
+        soft_wrap=True,
+    )
+
+
+if __name__ == "__main__":
+    main()
