@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -125,6 +126,10 @@ class Comparison:
             cells = [row["candidate"], row["dataset"], *scores, _per_user(row), coverage]
             lines.append(_markdown_row(cells))
         return "\n".join([*lines, "", f"Medians over users in %, with 95 % intervals. {self.caption}.", ""])
+
+    def json(self) -> str:
+        """Return the comparison as a JSON list; intervals as pairs."""
+        return json.dumps(list(self.rows), indent=2, ensure_ascii=False, allow_nan=False)
 
     def write(self, folder: Path) -> None:
         """Write ``comparison.csv``, ``comparison.md`` and ``comparison.json``."""

@@ -5,13 +5,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
 
 from ..hf_datasets.errors import ConfigError
 
 __all__ = ["RunConfig", "load_config"]
 
 Thresholds = Literal["base", "lenient", "strict"]
+Clause = Literal["explicit_positive", "implicit_positive", "hybrid_explicit_positive", "hybrid_implicit_positive"]
+Cap = Literal["max_implicit_negative", "max_explicit_negative"]
 
 
 class RunConfig(BaseModel):
@@ -46,7 +48,9 @@ class RunConfig(BaseModel):
     seed: int = Field(default=0, ge=0, description="of all draws and of the bootstrap")
 
     # How it is scored
-    thresholds: Thresholds | dict[str, int | None] = Field(default="base", description="evidence that verifies")
+    thresholds: Thresholds | dict[Clause | Cap, NonNegativeInt | None] = Field(
+        default="base", description="evidence that verifies"
+    )
     is_scope: Literal["category", "verified"] = Field(default="category", description="interests that IS averages over")
     n_resamples: int = Field(default=1000, ge=1, description="of the bootstrap")
 
@@ -67,6 +71,8 @@ def load_config(path: Path | None, flags: Mapping[str, Any]) -> RunConfig:
             values = tomllib.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError as error:
             raise ConfigError(f"There is no configuration file {path}.") from error
+        except OSError as error:
+            raise ConfigError(f"{path} cannot be read: {error.strerror}.") from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ConfigError(f"{path} is not TOML: {error}.") from error
     values |= {name: value for name, value in flags.items() if value is not None}

@@ -5,6 +5,7 @@ not asked again. Every outcome is committed before anything else happens with it
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -142,25 +143,29 @@ def _answer(
             yield in_flight[key]
 
     errors_in_a_row = 0
-    for outcome in engine.generate(requests_for_engine()):
-        request, waiting = in_flight[outcome.key], unanswered[outcome.key]
-        if outcome.status == "ok":
-            parsed = stage.parse(waiting[0], outcome)
-            if parsed.status != "ok":
-                outcome = replace(outcome, status=parsed.status, problem=parsed.problem)
-        outcome = store.commit(request, outcome)
-        if not outcome.final:
-            continue
-        errors_in_a_row = errors_in_a_row + 1 if outcome.status == "error" else 0
-        del in_flight[outcome.key]
-        for subject in waiting:
-            progress.advance(stored=False)
-            yield subject, outcome.key, outcome
-        if errors_in_a_row >= MAX_ERRORS_IN_A_ROW:
-            raise EngineError(
-                f"{engine.model} failed at {errors_in_a_row} requests in a row; the last was {request.about}: "
-                f"{outcome.problem} What was answered is kept: put the engine right and run the same command again."
-            )
+    # Closed at once when the caller stops: calls in flight must not go on being paid for.
+    with closing(engine.generate(requests_for_engine())) as outcomes:
+        for outcome in outcomes:
+            request, waiting = in_flight[outcome.key], unanswered[outcome.key]
+            if outcome.status == "ok":
+                parsed = stage.parse(waiting[0], outcome)
+                if parsed.status != "ok":
+                    outcome = replace(outcome, status=parsed.status, problem=parsed.problem)
+            # What the store serves may be older (another process was first): what the engine said decides what follows.
+            final, failed = outcome.final, outcome.status == "error"
+            outcome = store.commit(request, outcome)
+            if not final:
+                continue
+            errors_in_a_row = errors_in_a_row + 1 if failed else 0
+            del in_flight[outcome.key]
+            for subject in waiting:
+                progress.advance(stored=False)
+                yield subject, outcome.key, outcome
+            if errors_in_a_row >= MAX_ERRORS_IN_A_ROW:
+                raise EngineError(
+                    f"{engine.model} failed at {errors_in_a_row} requests in a row; the last was {request.about}: "
+                    f"{outcome.problem} What was answered is kept: put the engine right and run the same command again."
+                )
     if in_flight:
         lost = next(iter(in_flight.values()))
         raise EngineError(

@@ -104,9 +104,9 @@ def build_oracle(
         sources.append(("given", ((user, category) for user, categories in given.items() for category in categories)))
     for source, pairs in sources:
         for user, category in pairs:
-            names = found.setdefault(user, {}).setdefault(category, [])
-            if category != NO_CATEGORY and source not in names:
-                names.append(source)
+            if category != NO_CATEGORY:
+                names = found.setdefault(user, {}).setdefault(category, [])
+                names += [source] if source not in names else []
     if len(verified) < MIN_MODELS and given is None:
         some = "one candidate" if len(verified) == 1 else f"{len(verified)} candidates"
         warnings.warn(
@@ -121,7 +121,7 @@ def build_oracle(
         judge=judge,
         thresholds=thresholds,
         verified_by={
-            user: {category: tuple(sorted(names)) for category, names in sorted(categories.items()) if names}
+            user: {category: tuple(sorted(names)) for category, names in sorted(categories.items())}
             for user, categories in sorted(found.items())
         },
     )
@@ -159,7 +159,10 @@ def read_given_oracle(path: Path, taxonomy: Taxonomy | None) -> dict[str, list[C
         )
     for user, categories in users.items():
         for category in categories:
-            fits = isinstance(category, str) if taxonomy is None else category == NO_CATEGORY or category in taxonomy
-            if isinstance(category, bool) or not fits:
+            if taxonomy is None:
+                fits = isinstance(category, str)
+            else:  # neither True nor 3.0, which would pass as 1 and 3
+                fits = type(category) is int and (category == NO_CATEGORY or category in taxonomy)
+            if not fits:
                 raise ConfigError(f"{path}: category {category!r} of user {user!r} is not in the taxonomy of this run.")
     return {str(user): list(categories) for user, categories in users.items()}

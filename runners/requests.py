@@ -50,6 +50,8 @@ class Sampling:
     temperature: float | None = 0.0
     """None sends no temperature, for models that refuse one."""
     top_p: float | None = None
+    top_k: int | None = None
+    repetition_penalty: float | None = None
     seed: int | None = None
 
 

@@ -7,6 +7,7 @@ An ``error`` is kept for the record and never served.
 """
 
 import sqlite3
+import time
 from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
@@ -78,8 +79,7 @@ class ResponseStore:
             self._db = sqlite3.connect(self.path, timeout=timeout_s, isolation_level=None)
             version = self._db.execute("PRAGMA user_version").fetchone()[0]
             if version == 0:
-                self._db.execute("PRAGMA journal_mode = WAL")
-                self._db.executescript(_SCHEMA)
+                self._make(timeout_s)
             elif version != FORMAT:
                 self._db.close()
                 raise StoreError(f"{path} is a response store of format {version}; this version reads format {FORMAT}.")
@@ -95,6 +95,23 @@ class ResponseStore:
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
+
+    def _make(self, timeout_s: float) -> None:
+        """Make an empty file a store, whoever else does the same at this moment."""
+        tables = self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+        if others := [name for (name,) in tables if name != "outcomes"]:
+            raise sqlite3.DatabaseError(f"it is a database with the tables {', '.join(others)}")
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                # The change to WAL is the one thing for which SQLite itself does not wait.
+                self._db.execute("PRAGMA journal_mode = WAL")
+                break
+            except sqlite3.OperationalError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.01)
+        self._db.executescript(_SCHEMA)
 
     def close(self) -> None:
         """Close the file. Nothing needs flushing: every outcome is committed already."""

@@ -406,7 +406,10 @@ class Suite:
         """Refuse a folder that holds a run on other data or with other questions."""
         path = self.path / "config.json"
         if not path.exists():
-            if self.path.exists() and any(self.path.iterdir()):
+            # Hidden: what a process that was killed, or that starts at this moment, has not moved into its place.
+            if self.path.exists() and not self.path.is_dir():
+                raise StoreError(f"{self.path} is a file, not a folder. Name another --output.")
+            if self.path.exists() and any(not file.name.startswith(".") for file in self.path.iterdir()):
                 raise StoreError(f"{self.path} is not empty and no suite folder. Name another --output.")
             self._record(runs=[])
             return
@@ -562,7 +565,7 @@ def _describe(config: ModelConfig, engine: Engine) -> dict[str, Any]:
     return {
         **asdict(engine.model),
         "sampling": asdict(config.sampling(0)) | {"max_tokens": config.max_tokens},
-        "holds_to_schema": config.holds_to_schema,
+        "structured": config.structured,
         **engine.describe(),
     }
 

@@ -45,15 +45,18 @@ def parse_model(model: str | Mapping[str, Any]) -> ModelConfig:
     options = dict(model) if isinstance(model, Mapping) else _split(model)
     engine = options.setdefault("engine", "lexical" if str(options.get("name", "")).startswith("lexical/") else "vllm")
     if engine not in ENGINES:
-        raise ConfigError(f"There is no engine {engine!r} (in {model!r}). There are: {', '.join(ENGINES)}.")
-    module, config_class, _ = ENGINES[engine]
+        raise ConfigError(f"There is no engine {engine!r}. There are: {', '.join(ENGINES)}.")
+    module, class_name, _ = ENGINES[engine]
+    config_class: type[ModelConfig] = getattr(import_module(module, __package__), class_name)
     try:
-        config: ModelConfig = getattr(import_module(module, __package__), config_class)(**options)
+        return config_class(**options)
     except ValidationError as error:
-        known = ", ".join(getattr(import_module(module, __package__), config_class).model_fields)
+        # Only names and messages: an option's value may be a secret that was put in the wrong place.
         problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-        raise ConfigError(f"The model {model!r} cannot be used: {problems}. Options of {engine}: {known}.") from error
-    return config
+    raise ConfigError(
+        f"The {engine} model {options['name']!r} cannot be used: {problems}. "
+        f"Options of {engine}: {', '.join(config_class.model_fields)}."
+    )
 
 
 def open_engine(config: ModelConfig) -> Engine:
@@ -73,7 +76,7 @@ def _split(specification: str) -> dict[str, Any]:
     try:
         options: dict[str, Any] = dict(parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query)))
     except ValueError as error:
-        raise ConfigError(f"The model {specification!r}: after ? stand OPTION=VALUE pairs joined by &.") from error
+        raise ConfigError(f"The model {head!r}: after ? stand OPTION=VALUE pairs joined by &.") from error
     engine, colon, name = head.partition(":")
     if colon and engine in ENGINES:
         options["engine"] = engine

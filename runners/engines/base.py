@@ -5,7 +5,7 @@ and holds a bounded number of them, so memory does not grow with the number of p
 repeating (a busy server) itself, yielding each failed attempt with ``final=False``; it never raises for one request.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from typing import Any, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -27,7 +27,7 @@ class Engine(Protocol):
     def context_tokens(self) -> int | None:
         """The longest prompt and answer together, in tokens; None where there is no limit."""
 
-    def generate(self, requests: Iterable[Request]) -> Iterator[Outcome]:
+    def generate(self, requests: Iterable[Request]) -> Generator[Outcome]:
         """Answer every request; one final outcome for each, as it finishes."""
 
     def describe(self) -> dict[str, Any]:
@@ -51,13 +51,23 @@ class ModelConfig(BaseModel):
     )
     temperature: float = Field(default=0.0, ge=0, description="not sent to models whose profile refuses one")
     top_p: float | None = Field(default=None, gt=0, le=1)
+    top_k: int | None = Field(default=None, ge=1)
+    repetition_penalty: float | None = Field(default=None, gt=0, description="above 1, to keep small models from loops")
     seed: int | None = None
-    structured: bool = Field(default=True, description="hold answers to the stage's schema where the engine can")
+    structured: bool | None = Field(
+        default=None,
+        description="hold answers to the stage's schema where the engine can; by default a judge's, not a candidate's",
+    )
 
-    @property
-    def holds_to_schema(self) -> bool:
-        """Whether requests to this model carry the stage's schema."""
-        return self.structured and find_profile(self.name, self.profile).structured
+    def holds_to_schema(self, *, by_default: bool) -> bool:
+        """Return whether requests to this model carry the stage's schema.
+
+        Args:
+            by_default: what holds where the configuration does not say; a profile that forbids it wins over that.
+        """
+        if self.structured is not None:
+            return self.structured
+        return by_default and find_profile(self.name, self.profile).structured
 
     def sampling(self, max_tokens: int) -> Sampling:
         """Return the sampling of one stage, whose default answer length is `max_tokens`."""
@@ -66,5 +76,7 @@ class ModelConfig(BaseModel):
             max_tokens=self.max_tokens or max_tokens,
             temperature=self.temperature if accepts_temperature else None,
             top_p=self.top_p,
+            top_k=self.top_k,
+            repetition_penalty=self.repetition_penalty,
             seed=self.seed,
         )

@@ -60,7 +60,10 @@ def digest_folder(folder: Path) -> str:
     shapes and some of their values. To digest hundreds of gigabytes would take longer than to load them.
     """
     digest = hashlib.sha256()
-    for path in sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")):
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        # Hidden files and folders (.git, .cache of a download) differ between copies of one model.
+        if any(part.startswith(".") for part in path.relative_to(folder).parts):
+            continue
         size = path.stat().st_size
         digest.update(f"{path.relative_to(folder).as_posix()}\0{size}\0".encode())
         with path.open("rb") as file:

@@ -15,7 +15,8 @@ import os
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
+from dataclasses import asdict
 from email.utils import parsedate_to_datetime
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -133,7 +134,7 @@ class OpenAIEngine:
         self.model = ModelRef(config.name, config.revision or "", str(self.profile))
         self.context_tokens: int | None = config.context_tokens or self.profile.context_tokens
 
-    def generate(self, requests: Iterable[Request]) -> Iterator[Outcome]:
+    def generate(self, requests: Iterable[Request]) -> Generator[Outcome]:
         """Answer every request, as the server finishes them.
 
         At most `concurrency` requests have been taken and not yet answered at any time. Closing the generator
@@ -319,7 +320,8 @@ class OpenAIEngine:
             if retry_after_s is not None:
                 problem += f" It asks to wait {retry_after_s:.3g} s."
             raise _AttemptError(problem, began, retry_after_s, is_busy=status == 429)
-        return Outcome(key=request.key, status="error", problem=problem, seconds=time.monotonic() - began)
+        # 400, 413, 422 and their like: the same request would get the same answer.
+        return Outcome(key=request.key, status="refused", problem=problem, seconds=time.monotonic() - began)
 
     def _body(self, request: Request) -> dict[str, Any]:
         sampling = request.sampling
@@ -328,7 +330,7 @@ class OpenAIEngine:
             "messages": [message._asdict() for message in request.messages],
             self.profile.max_tokens_field: sampling.max_tokens,
         }
-        optional = {"temperature": sampling.temperature, "top_p": sampling.top_p, "seed": sampling.seed}
+        optional = {name: value for name, value in asdict(sampling).items() if name != "max_tokens"}
         body.update({name: value for name, value in optional.items() if value is not None})
         if self.profile.chat_template_options:
             body["chat_template_kwargs"] = self.profile.chat_template_options

@@ -7,7 +7,7 @@ engine is stepped here, so each answer is handed on the moment it is finished.
 import gc
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from importlib.metadata import PackageNotFoundError, version
 from itertools import chain
 from typing import Any, Literal
@@ -112,7 +112,7 @@ class VllmEngine:
         self._tokenizer = self._llm.get_tokenizer()
         self.context_tokens = int(self._llm.llm_engine.model_config.max_model_len)
 
-    def generate(self, requests: Iterable[Request]) -> Iterator[Outcome]:
+    def generate(self, requests: Iterable[Request]) -> Generator[Outcome]:
         """Answer requests as vLLM finishes them."""
         remaining = iter(requests)
         first = next(remaining, None)
@@ -134,7 +134,7 @@ class VllmEngine:
                         break
                     problem = self._start(request)
                     if problem:
-                        yield Outcome(key=request.key, status="error", problem=problem)
+                        yield Outcome(key=request.key, status="refused", problem=problem)
                     else:
                         started[request.key] = time.monotonic()
                 for output in engine.step():
@@ -167,6 +167,8 @@ class VllmEngine:
             max_tokens=min(sampling.max_tokens, self.context_tokens - len(token_ids)),
             temperature=sampling.temperature if sampling.temperature is not None else 1.0,
             top_p=sampling.top_p if sampling.top_p is not None else 1.0,
+            top_k=sampling.top_k or 0,
+            repetition_penalty=sampling.repetition_penalty or 1.0,
             seed=sampling.seed,
             structured_outputs=StructuredOutputsParams(**schema) if schema else None,
             skip_special_tokens=True,

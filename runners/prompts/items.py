@@ -15,7 +15,10 @@ _PLAIN = re.compile(r"[^\s|\"'\[\],]+")
 # Control tokens of chat templates look like <|im_end|>, </s>, <start_of_turn> or [INST].
 _ANGLE = re.compile(r"[<>]")
 _BRACKET_TOKEN = re.compile(r"\[(?=/?[A-Z_]{2,}\])")
-_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]+")
+_UNPRINTABLE = re.compile(
+    # The last are tag characters: invisible to people, ASCII to models.
+    r"[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\U000e0000-\U000e007f]+"
+)
 _SPACE = re.compile(r"\s+")
 _LOOKALIKES = {"<": "‹", ">": "›"}
 
@@ -46,7 +49,7 @@ def identifier(text: str) -> str:
     """Return an id as it stands in a prompt: as it is when it is plain, else as a JSON string."""
     if _PLAIN.fullmatch(text) and text == clean(text):
         return text
-    return json.dumps(text).replace("<", "\\u003c").replace("|", "\\u007c")
+    return json.dumps(text).replace("<", "\\u003c").replace("|", "\\u007c").replace("[", "\\u005b")
 
 
 def render_lines(rows: Iterable[Sequence[str]]) -> str:

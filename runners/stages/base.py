@@ -62,6 +62,11 @@ class Asker:
     model: ModelRef
     config: ModelConfig
 
+    @property
+    def holds_to_schema(self) -> bool:
+        """Whether answers are held to a schema: by default a judge's, since a candidate's form is part of the test."""
+        return self.config.holds_to_schema(by_default=self.prompt.name != "extract")
+
     @classmethod
     def of(cls, stage: str, model: ModelRef, config: ModelConfig) -> "Asker":
         """Return the asker of a stage, with the prompt of that name."""
@@ -75,7 +80,7 @@ class Asker:
             messages=self.prompt.render(n_reask=n_reask, **values),
             model=self.model,
             sampling=self.config.sampling(self.prompt.max_tokens),
-            schema=schema if self.config.holds_to_schema else None,
+            schema=schema if self.holds_to_schema else None,
         )
 
 

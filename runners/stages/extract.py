@@ -36,21 +36,6 @@ EXTRACTIONS = pa.schema(
         ("request_keys", pa.list_(pa.string())),
     ]
 )
-_SCHEMA = {
-    "json": {
-        "type": "array",
-        "maxItems": 100,
-        "items": {
-            "type": "object",
-            "properties": {
-                "interest": {"type": "string", "minLength": 1, "maxLength": 120},
-                "item_ids": {"type": "array", "items": {"type": "string", "maxLength": 64}, "maxItems": 100},
-            },
-            "required": ["interest", "item_ids"],
-            "additionalProperties": False,
-        },
-    }
-}
 
 
 class Chunk(NamedTuple):
@@ -108,7 +93,8 @@ class Extract:
         lines = render_lines(
             (self._ids[o], INTERACTION_TYPES[t], texts[o]) for o, t in zip(objects, types, strict=True)
         )
-        return self._asker.ask(subject, n_reask, _SCHEMA, signals=self._histories.signals, items=lines)
+        schema = _schema([self._histories.object_ids[number] for number in objects])
+        return self._asker.ask(subject, n_reask, schema, signals=self._histories.signals, items=lines)
 
     def parse(self, subject: Chunk, outcome: Outcome) -> Parsed[ExtractedInterests]:
         """Read the interests of one chunk."""
@@ -158,3 +144,18 @@ class Extract:
             if users[-1]["scored"]:
                 extractions += [{**row, "item_ids": list(row["item_ids"])} for row in merged.values()]
         return pa.Table.from_pylist(users, USERS), pa.Table.from_pylist(extractions, EXTRACTIONS)
+
+
+def _schema(shown_ids: Sequence[str]) -> dict[str, Any]:
+    """Return the schema of a list of interests that cites only what was shown, for candidates that are held to one."""
+    ids = list(dict.fromkeys(shown_ids))
+    # Nothing shorter than all that was shown would be fair; nothing longer keeps a small model from citing for ever.
+    item_ids = {"type": "array", "items": {"enum": ids}, "minItems": 1, "maxItems": len(ids)}
+    name = {"type": "string", "minLength": 1, "maxLength": 80}
+    interest = {
+        "type": "object",
+        "properties": {"interest": name, "item_ids": item_ids},
+        "required": ["interest", "item_ids"],
+        "additionalProperties": False,
+    }
+    return {"json": {"type": "array", "items": interest, "maxItems": 100}}

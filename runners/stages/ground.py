@@ -70,7 +70,7 @@ class Ground:
 
     def subjects(self) -> Sequence[Evidence]:
         """Return the parts of every claim."""
-        reserved = INSTRUCTION_TOKENS + self._asker.prompt.max_tokens
+        reserved = INSTRUCTION_TOKENS + self._asker.config.sampling(self._asker.prompt.max_tokens).max_tokens
         return [
             Evidence(claim, part.start, part.stop)
             for claim in self._claims

@@ -114,10 +114,8 @@ class Retrieve:
         return self._pool_texts[object_id]
 
     def parse(self, subject: TestSet, outcome: Outcome) -> Parsed[SelectedIndices]:
-        """Read the judge's picks: the first k count."""
-        return parse_indices(
-            outcome.text, len(subject.shown), limit=len(subject.backing), finish_reason=outcome.finish_reason
-        )
+        """Read all of the judge's picks, in its order; the metric counts the first k."""
+        return parse_indices(outcome.text, len(subject.shown), finish_reason=outcome.finish_reason)
 
     def follow_up(self, subject: TestSet, parsed: Parsed[SelectedIndices]) -> TestSet | None:
         """Ask again when the answer could not be read."""
@@ -142,7 +140,7 @@ class Retrieve:
                     "backing_item_ids": list(test_set.backing),
                     "shown_item_ids": list(test_set.shown),
                     "selected_item_ids": [test_set.shown[i] for i in value.indices] if value else None,
-                    "n_over_selected": value.n_over_selected if value else 0,
+                    "n_over_selected": max(len(value.indices) - len(test_set.backing), 0) if value else 0,
                     "n_distractors": test_set.n_distractors,
                     "few_distractors": bool(test_set.backing) and test_set.n_distractors < N_ITEMS - N_BACKING,
                     "status": status,

@@ -1,6 +1,6 @@
 """The engine around the rules."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from typing import Any, Literal
 
 from pydantic import field_validator
@@ -43,7 +43,7 @@ class LexicalEngine:
         self.model = ModelRef(config.name, RULES_VERSION, "lexical/1")
         self._rule = config.name.removeprefix(PREFIX)
 
-    def generate(self, requests: Iterable[Request]) -> Iterator[Outcome]:
+    def generate(self, requests: Iterable[Request]) -> Generator[Outcome]:
         """Answer each request in turn."""
         for request in requests:
             yield self._answer(request)

@@ -4,8 +4,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest

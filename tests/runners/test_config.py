@@ -1,0 +1,113 @@
+from pathlib import Path
+
+import pytest
+from gistbench.hf_datasets.errors import ConfigError
+from gistbench.runners.config import RunConfig, load_config
+from pydantic import ValidationError
+
+
+@pytest.fixture
+def toml(tmp_path):
+    def write(text):
+        path = tmp_path / "run.toml"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+def test_the_defaults_are_a_run_on_the_embedded_data():
+    config = load_config(None, {})
+    assert config == RunConfig()
+    assert (config.dataset, config.judge, config.chunk_size, config.pool_size) == ("demo", "lexical/overlap", 100, 1000)
+    assert (config.names_per_mapping, config.thresholds, config.is_scope) == (3, "base", "category")
+
+
+def test_a_file_is_read(toml):
+    path = toml(
+        """
+        dataset = "movielens"
+        source = "ml-latest-small"
+        users = ["1", "2"]
+        candidates = ["lexical/hashtag", {name = "gpt-5", engine = "openai", concurrency = 4}]
+        [dataset_options]
+        min_rating = 4.0
+        [thresholds]
+        explicit_positive = 1
+        """
+    )
+    config = load_config(path, {})
+    assert config.source == Path("ml-latest-small")
+    assert config.users == ("1", "2")
+    assert config.candidates == ("lexical/hashtag", {"name": "gpt-5", "engine": "openai", "concurrency": 4})
+    assert config.dataset_options == {"min_rating": 4.0}
+    assert config.thresholds == {"explicit_positive": 1}
+
+
+def test_flags_go_before_the_file_and_what_is_not_given_does_not(toml):
+    path = toml('dataset = "planted"\nseed = 3\nmax_reasks = 1')
+    config = load_config(path, {"seed": 7, "dataset": None, "max_reasks": 0})
+    assert (config.dataset, config.seed, config.max_reasks) == ("planted", 7, 0)
+
+
+def test_an_unknown_key_is_an_error_that_lists_the_known_ones(toml):
+    path = toml('candidate = "lexical/hashtag"')
+    with pytest.raises(ConfigError, match=r"run\.toml cannot be used: candidate: .*lexical/hashtag.*candidates"):
+        load_config(path, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("chunk_size", 0),
+        ("n_users", 0),
+        ("seed", -1),
+        ("max_item_chars", 1),
+        ("thresholds", "harsh"),
+        ("is_scope", "all"),
+        ("candidates", "lexical/hashtag"),
+        ("pool_size", "many"),
+        ("n_resamples", 1.5),
+    ],
+)
+def test_a_value_that_cannot_be_used_is_named(name, value):
+    with pytest.raises(ConfigError, match=f"The options cannot be used: .*{name}") as error:
+        load_config(None, {name: value})
+    assert f"found {value!r}" in str(error.value)
+
+
+@pytest.mark.parametrize("thresholds", [{"explicit": 2}, {"explicit_positive": "two"}, {"explicit_positive": -1}])
+def test_thresholds_that_mean_nothing_are_refused_before_anything_is_asked(thresholds):
+    with pytest.raises(ConfigError, match="thresholds"):
+        load_config(None, {"thresholds": thresholds})
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(ConfigError, match=r"no configuration file .*nowhere\.toml"):
+        load_config(tmp_path / "nowhere.toml", {})
+
+
+@pytest.mark.parametrize("content", [b"dataset = ", b"dataset = 'a'\ndataset = 'b'", b"\xff\xfe"])
+def test_a_file_that_is_not_toml_is_named(tmp_path, content):
+    (tmp_path / "run.toml").write_bytes(content)
+    with pytest.raises(ConfigError, match=r"run\.toml is not TOML"):
+        load_config(tmp_path / "run.toml", {})
+
+
+def test_a_folder_is_no_file(tmp_path):
+    with pytest.raises(ConfigError):
+        load_config(tmp_path, {})
+
+
+def test_what_is_recorded_reads_back_as_the_same_configuration():
+    config = load_config(None, {"users": ("1",), "oracle": Path("o.json"), "candidates": ("a/b", {"name": "c"})})
+    assert load_config(None, config.model_dump(mode="json")) == config
+
+
+def test_a_configuration_does_not_change():
+    with pytest.raises(ValidationError):
+        RunConfig().seed = 1
+
+
+def test_every_field_says_what_it_is():
+    assert all(field.description for field in RunConfig.model_fields.values())

@@ -1,0 +1,301 @@
+"""A suite that is killed at any moment goes on where it was and ends as if nothing had happened.
+
+One driver process imports everything once. Each attempt at a suite is a child of it, killed with SIGKILL by itself at an
+exact place (before a call is answered, before or after a file is moved into its place) or from outside at any moment.
+"""
+
+import csv
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+
+import pyarrow.parquet as pq
+import pytest
+from gistbench.runners.runfolder import TABLES
+
+DRIVER = r"""
+import json, logging, os, signal, sys, time, warnings
+
+from gistbench.hf_datasets.errors import GistbenchError
+from gistbench.runners import cli, engines, runfolder, score, suite
+from gistbench.runners.engines.lexical import LexicalConfig, LexicalEngine
+import evaluate, sklearn.cluster, sklearn.feature_extraction.text  # once, before the children
+
+warnings.simplefilter("ignore")
+logging.disable()
+MODULE = sys.modules[__name__]
+
+
+def count_down(n):
+    # Dies when it is called for the n-th time.
+    left = [n]
+
+    def tick():
+        left[0] -= 1
+        if left[0] == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return tick
+
+
+def attempt(command):
+    log = os.open(command["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    tick = count_down(command.get("die_at_call", 0))
+
+    class Logging(LexicalEngine):
+        def generate(self, requests):
+            for request in requests:
+                tick()
+                os.write(log, f"{request.key} {request.stage}\n".encode())
+                os.fsync(log)
+                time.sleep(command.get("delay_s", 0))
+                yield from super().generate([request])
+
+    MODULE.LexicalConfig, MODULE.LexicalEngine = LexicalConfig, Logging
+    engines.ENGINES["lexical"] = (__name__, "LexicalConfig", "LexicalEngine")
+    before, after = (count_down(command.get(name, 0)) for name in ("die_before_move", "die_after_move"))
+    replace = os.replace
+
+    def move(source, target):
+        before()
+        replace(source, target)
+        after()
+
+    os.replace = move
+    sys.argv = ["gistbench", *command["arguments"]]
+    cli.main()
+
+
+for line in sys.stdin:
+    commands = json.loads(line)
+    children = []
+    for command in commands:
+        child = os.fork()
+        if child == 0:
+            sys.stdin.close()
+            null = os.open(os.devnull, os.O_RDWR)
+            os.dup2(null, 1)
+            os.dup2(os.open(command["log"] + ".err", os.O_WRONLY | os.O_APPEND | os.O_CREAT), 2)
+            try:
+                attempt(command)
+                code = 0
+            except SystemExit as exit:
+                code = exit.code or 0
+            except BaseException:
+                import traceback
+
+                traceback.print_exc()
+                code = 70
+            sys.stderr.flush()
+            os._exit(code)
+        children.append(child)
+    print(json.dumps({"children": children}), flush=True)
+    codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    print(json.dumps({"codes": codes}), flush=True)
+"""
+CANDIDATES = ("lexical/hashtag", "lexical/tfidf", "lexical/phrase")
+
+
+class Driver:
+    """Runs attempts at suites in children of one process."""
+
+    def __init__(self, process, own_file):
+        self._process = process
+        self._own_file = own_file
+        self._is_waited_for = True
+
+    def start(self, *attempts):
+        """Start attempts at once, each a folder and what is to happen; return the ids of their processes."""
+        commands = [
+            {
+                "arguments": [
+                    *("run", "--output", str(folder), "--dataset", str(self._own_file)),
+                    *("--pool-size", "60", "--resamples", "20", "--chunk-size", "25"),
+                    *(argument for name in CANDIDATES for argument in ("--candidate", name)),
+                ],
+                "log": str(folder) + ".calls",
+                **what,
+            }
+            for folder, what in attempts
+        ]
+        if not self._is_waited_for:  # by a test that failed
+            self.wait()
+        self._is_waited_for = False
+        self._process.stdin.write(json.dumps(commands) + "\n")
+        self._process.stdin.flush()
+        return json.loads(self._process.stdout.readline())["children"]
+
+    def wait(self):
+        """Return the exit codes of the attempts that were started."""
+        self._is_waited_for = True
+        return json.loads(self._process.stdout.readline())["codes"]
+
+    def run(self, folder, **what):
+        """Make one attempt and return its exit code."""
+        self.start((folder, what))
+        (code,) = self.wait()
+        return code
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory, own_file):
+    script = tmp_path_factory.mktemp("driver") / "driver.py"
+    script.write_text(DRIVER)
+    process = subprocess.Popen([sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    yield Driver(process, own_file)
+    process.stdin.close()
+    process.wait(30)
+    process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(driver, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("undisturbed") / "suite"
+    assert driver.run(folder) == 0
+    return folder
+
+
+def calls(folder):
+    """The keys of all calls to models, in order."""
+    path = folder.parent / (folder.name + ".calls")
+    return [line.split()[0] for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def answered(folder):
+    """The keys that the store has an answer for."""
+    path = folder / "responses.sqlite"
+    if not path.exists():
+        return set()
+    db = sqlite3.connect(path)
+    try:
+        if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'outcomes'").fetchone():
+            return set()
+        return {key for (key,) in db.execute("SELECT key FROM outcomes WHERE final AND status = 'ok'")}
+    finally:
+        db.close()
+
+
+def check_nothing_is_half_written(folder):
+    for path in folder.rglob("*"):
+        if path.name.startswith(".") or path.is_dir():
+            continue
+        if path.suffix == ".parquet":
+            pq.read_table(path)
+        elif path.suffix == ".json":
+            json.loads(path.read_text(encoding="utf-8"))
+        elif path.suffix == ".csv":
+            rows = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+            assert [row["candidate"] for row in rows] == list(CANDIDATES)
+    for path in folder.glob("*/manifest.json"):
+        phases = json.loads(path.read_text(encoding="utf-8"))["phases"]
+        tables = {"extract": ["users", "extractions", "evidence"], "judge": ["groundings"], "score": ["scores"]}
+        assert all((path.parent / f"{table}.parquet").exists() for phase in phases for table in tables[phase])
+
+
+def check_same_results(folder, undisturbed):
+    for name in ("comparison.csv", "comparison.md", "comparison.json", "oracle.json", "suite.json", "config.json"):
+        assert (folder / name).read_bytes() == (undisturbed / name).read_bytes(), name
+    for run in undisturbed.glob("lexical--*"):
+        for table in set(TABLES) - {"answers"}:
+            path = f"{run.name}/{table}.parquet"
+            assert (folder / path).read_bytes() == (undisturbed / path).read_bytes(), path
+        manifests = [json.loads((where / run.name / "manifest.json").read_text()) for where in (folder, undisturbed)]
+        for manifest in manifests:
+            for phase in ("extract", "judge"):
+                del manifest["phases"][phase]["wall_seconds"]
+        assert manifests[0] == manifests[1]
+
+
+def disturb(driver, folder, **what):
+    """Make an attempt that is killed, and check what it left."""
+    before, n_calls = answered(folder), len(calls(folder))
+    assert driver.run(folder, **what) == -signal.SIGKILL
+    check_nothing_is_half_written(folder)
+    asked = calls(folder)[n_calls:]
+    assert not before & set(asked), "an answered call was repeated"
+    assert before <= answered(folder), "a committed answer was lost"
+    return asked
+
+
+def finish(driver, folder, undisturbed):
+    """Make the last attempt, and check that all is as if nothing had happened."""
+    before, n_calls = answered(folder), len(calls(folder))
+    assert driver.run(folder) == 0, (folder.parent / (folder.name + ".calls.err")).read_text()
+    assert not before & set(calls(folder)[n_calls:])
+    assert set(calls(folder)) == answered(folder) == set(calls(undisturbed))
+    check_nothing_is_half_written(folder)
+    check_same_results(folder, undisturbed)
+
+
+def test_an_undisturbed_run_asks_everything_once(undisturbed):
+    assert len(calls(undisturbed)) == len(set(calls(undisturbed))) > 60
+    assert set(calls(undisturbed)) == answered(undisturbed)
+
+
+def test_it_is_killed_before_calls_of_every_stage(driver, undisturbed, tmp_path):
+    folder = tmp_path / "suite"
+    n_calls = len(calls(undisturbed))
+    n_asked = 0
+    # The first call of all, some of the extraction and of each judgement, and the last but a few.
+    for die_at_call in (1, 2, 5, n_calls // 4, n_calls // 4, n_calls // 4):
+        asked = disturb(driver, folder, die_at_call=die_at_call)
+        assert len(asked) == die_at_call - 1
+        n_asked += len(asked)
+    assert n_asked < n_calls
+    finish(driver, folder, undisturbed)
+    # It died before it asked: each call was made exactly once.
+    assert sorted(calls(folder)) == sorted(calls(undisturbed))
+
+
+@pytest.mark.parametrize("moment", ["die_before_move", "die_after_move"])
+def test_it_is_killed_at_the_writing_of_files_of_every_phase(driver, undisturbed, tmp_path, moment):
+    folder = tmp_path / "suite"
+    # The first attempt also writes config.json at its start. Then follow: 3 x (4 tables, manifest); config.json twice;
+    # 3 x (5 tables, manifest); oracle.json; 3 x (2 tables, manifest); three comparisons; suite.json.
+    for n in (1, 2, 5, 6, 15, 16, 17, 18, 23, 30, 35, 36, 37, 39, 45, 46, 48, 49):
+        disturb(driver, folder, **{moment: n})
+    finish(driver, folder, undisturbed)
+    assert sorted(calls(folder)) == sorted(calls(undisturbed))
+
+
+def test_it_is_killed_from_outside_at_any_moment(driver, undisturbed, tmp_path):
+    folder = tmp_path / "suite"
+    n_calls = len(calls(undisturbed))
+    n_attempts = 0
+    while (n_left := n_calls - len(answered(folder))) > 10:
+        before, n_before = answered(folder), len(calls(folder))
+        (child,) = driver.start((folder, {"delay_s": 0.01}))
+        while len(calls(folder)) < n_before + min(8 + 5 * n_attempts, n_left - 5):
+            time.sleep(0.001)
+        os.kill(child, signal.SIGKILL)
+        assert driver.wait() == [-signal.SIGKILL]
+        check_nothing_is_half_written(folder)
+        assert not before & set(calls(folder)[n_before:])
+        # At most the one call in flight was not kept.
+        assert len(set(calls(folder)) - answered(folder)) <= 1
+        n_attempts += 1
+    assert n_attempts > 2
+    finish(driver, folder, undisturbed)
+    assert len(calls(folder)) <= n_calls + n_attempts
+
+
+def test_a_finished_suite_that_is_killed_in_a_repetition_stays_good(driver, undisturbed, tmp_path):
+    folder = tmp_path / "suite"
+    assert driver.run(folder) == 0
+    for n in (3, 17, 33, 45):
+        assert disturb(driver, folder, die_before_move=n) == []
+    finish(driver, folder, undisturbed)
+
+
+def test_two_processes_at_the_same_suite_end_with_the_same_scores(driver, undisturbed, tmp_path):
+    folder = tmp_path / "suite"
+    driver.start((folder, {"delay_s": 0.002}), (folder, {"delay_s": 0.003}))
+    codes = driver.wait()
+    assert 0 in codes, (folder.parent / (folder.name + ".calls.err")).read_text()
+    assert codes == [0, 0], (folder.parent / (folder.name + ".calls.err")).read_text()
+    assert answered(folder) == set(calls(undisturbed))
+    check_nothing_is_half_written(folder)
