@@ -79,7 +79,9 @@ class RunFolder:
             raise StoreError(
                 f"{self.path} has no {table}.parquet ({TABLES[table]}): the phase that writes it has not ended."
             )
-        return pq.read_table(path)
+        # Not read_table: it opens the file twice, and another process may replace it in between.
+        with pq.ParquetFile(path) as file:
+            return file.read()
 
 
 def slug(model: ModelRef) -> str:

@@ -44,6 +44,8 @@ __all__ = ["OpenAIConfig", "OpenAIEngine"]
 log = logging.getLogger(__name__)
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
+DEFAULT_CONTEXT_TOKENS = 32_768
+"""Taken where neither configuration nor profile says: most served models have at least this much."""
 CONNECT_TIMEOUT_S = 30.0
 LONGEST_BACKOFF_S = 60.0
 MAX_PROBLEM_CHARS = 500
@@ -88,7 +90,9 @@ class OpenAIConfig(ModelConfig):
     concurrency: int = Field(default=64, ge=1, description="calls at once; fewer for as long as the server is busy")
     timeout_s: float = Field(default=600.0, gt=0, description="longest wait for one answer")
     max_attempts: int = Field(default=6, ge=1, description="calls per request before it counts as an error")
-    context_tokens: int | None = Field(default=None, ge=1, description="context of the served model; see its profile")
+    context_tokens: int | None = Field(
+        default=None, ge=1, description="context of the served model; by default its profile's, or else 32768"
+    )
     structured_outputs: Literal["openai", "vllm"] = Field(
         default="openai",
         description="how a schema is sent: as a response_format that all servers share (JSON only, an object around a "
@@ -132,7 +136,7 @@ class OpenAIEngine:
         self._served: set[str] = set()
         self.profile = find_profile(config.name, config.profile)
         self.model = ModelRef(config.name, config.revision or "", str(self.profile))
-        self.context_tokens: int | None = config.context_tokens or self.profile.context_tokens
+        self.context_tokens: int | None = config.context_tokens or self.profile.context_tokens or DEFAULT_CONTEXT_TOKENS
 
     def generate(self, requests: Iterable[Request]) -> Generator[Outcome]:
         """Answer every request, as the server finishes them.

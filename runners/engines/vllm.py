@@ -70,7 +70,7 @@ class VllmEngine:
         os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
         for name, value in CPU_ENVIRONMENT.items() if on_cpu else ():
             os.environ.setdefault(name, value)
-        os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
+        os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
         os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
         options: dict[str, Any] = {
             "revision": None if os.path.isdir(self._source) else self.model.revision,

@@ -291,11 +291,22 @@ def test_a_finished_suite_that_is_killed_in_a_repetition_stays_good(driver, undi
     finish(driver, folder, undisturbed)
 
 
-def test_two_processes_at_the_same_suite_end_with_the_same_scores(driver, undisturbed, tmp_path):
+@pytest.mark.parametrize("delays_s", [(0.002, 0.002), (0.0, 0.01)])
+def test_two_processes_at_the_same_suite_end_with_the_same_scores(driver, undisturbed, tmp_path, delays_s):
     folder = tmp_path / "suite"
-    driver.start((folder, {"delay_s": 0.002}), (folder, {"delay_s": 0.003}))
+    driver.start(*((folder, {"delay_s": delay_s}) for delay_s in delays_s))
     codes = driver.wait()
-    assert 0 in codes, (folder.parent / (folder.name + ".calls.err")).read_text()
-    assert codes == [0, 0], (folder.parent / (folder.name + ".calls.err")).read_text()
+    # One may find that the other has just begun a phase again, and says so; it never breaks.
+    assert 0 in codes
+    assert set(codes) <= {0, 1}, (folder.parent / (folder.name + ".calls.err")).read_text()
     assert answered(folder) == set(calls(undisturbed))
     check_nothing_is_half_written(folder)
+    n_calls = len(calls(folder))
+    assert driver.run(folder) == 0
+    assert len(calls(folder)) == n_calls
+    for name in ("comparison.csv", "oracle.json", "suite.json", "config.json"):
+        assert (folder / name).read_bytes() == (undisturbed / name).read_bytes()
+    for run in undisturbed.glob("lexical--*"):
+        for table in ("scores", "interests"):
+            path = f"{run.name}/{table}.parquet"
+            assert (folder / path).read_bytes() == (undisturbed / path).read_bytes()
