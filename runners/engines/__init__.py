@@ -54,7 +54,7 @@ def parse_model(model: str | Mapping[str, Any]) -> ModelConfig:
         # Only names and messages: an option's value may be a secret that was put in the wrong place.
         problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
     raise ConfigError(
-        f"The {engine} model {options['name']!r} cannot be used: {problems}. "
+        f"The {engine} model {options.get('name', '')!r} cannot be used: {problems}. "
         f"Options of {engine}: {', '.join(config_class.model_fields)}."
     )
 
