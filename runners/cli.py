@@ -84,16 +84,21 @@ RetryFailed = Annotated[bool, _option("ask again what was answered unreadably be
 SuiteFolder = Annotated[Path, typer.Argument(help="a suite folder", show_default=False)]
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"gistbench {version('gistbench')}")
+        raise typer.Exit
+
+
 @app.callback()
 def _common(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="say more on standard error")] = False,
-    version: Annotated[bool, typer.Option("--version", help="print the version and exit")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="print the version and exit")
+    ] = False,
 ) -> None:
-    if version:
-        from importlib.metadata import version as installed
-
-        typer.echo(f"gistbench {installed('gistbench')}")
-        raise typer.Exit
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
     logging.getLogger("gistbench").setLevel(logging.DEBUG if verbose else logging.WARNING)
 
@@ -338,9 +343,10 @@ def main() -> None:
     except GistbenchError as error:
         err.print(f"[bold red]Error:[/bold red] {escape(str(error))}", highlight=False, soft_wrap=True)
         sys.exit(1)
-    except KeyboardInterrupt:
-        err.print("Stopped. Everything answered so far is kept: the same command goes on from here.")
-        sys.exit(130)
+    except SystemExit as done:
+        if done.code == 130:  # what Typer makes of a KeyboardInterrupt
+            err.print("Stopped. Everything answered so far is kept: the same command goes on from here.")
+        raise
 
 
 def _show_warning(

@@ -85,7 +85,9 @@ class Comparison:
     def table(self) -> Table:
         """Return the comparison as a table for the terminal: medians in per cent, their intervals beneath."""
         title = "Medians over users in %, with 95 % intervals"
-        table = Table(title=title, caption=self.caption, caption_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        table = Table(
+            title=title, caption=self.caption, caption_justify="left", box=SIMPLE_HEAD, padding=0, pad_edge=False
+        )
         several = len({row["dataset"] for row in self.rows}) > 1
         table.add_column("Candidate", overflow="fold", min_width=15)
         if several:

@@ -74,8 +74,8 @@ class ResponseStore:
             StoreError: the file is not a response store, or one of another format.
         """
         self.path = Path(path)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
             self._db = sqlite3.connect(self.path, timeout=timeout_s, isolation_level=None)
             version = self._db.execute("PRAGMA user_version").fetchone()[0]
             if version == 0:
@@ -85,7 +85,7 @@ class ResponseStore:
                 raise StoreError(f"{path} is a response store of format {version}; this version reads format {FORMAT}.")
             # FULL would also survive a power cut at each commit; NORMAL survives every death of the process.
             self._db.execute("PRAGMA synchronous = NORMAL")
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, OSError) as error:
             raise StoreError(
                 f"{path} is not a response store ({error}). Name another file, or move this one."
             ) from error

@@ -6,12 +6,13 @@ phases (extract, judge, score) can be run apart; each can be repeated, and asks 
 
 import logging
 import platform
+import subprocess
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -157,6 +158,7 @@ class Suite:
 
     def run(self) -> Comparison:
         """Run all phases."""
+        parse_model(self.config.judge)  # a judge that cannot be had is told before candidates are paid for
         self.extract()
         self.judge()
         return self.score()
@@ -570,5 +572,17 @@ def _describe(config: ModelConfig, engine: Engine) -> dict[str, Any]:
     }
 
 
-def _versions() -> dict[str, str]:
-    return {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
+def _versions() -> dict[str, str | None]:
+    return {"python": platform.python_version(), "commit": _commit(), **{name: version(name) for name in PACKAGES}}
+
+
+@cache
+def _commit() -> str | None:
+    """Return the commit of the checkout that this code runs from, with a mark when it was changed; None elsewhere."""
+    git = ["git", "-C", str(Path(__file__).parent)]
+    try:
+        found = subprocess.run([*git, "describe", "--always", "--dirty", "--abbrev=40"], capture_output=True, text=True)
+    except OSError:  # no git on this machine
+        return None
+    inside = "site-packages" not in __file__ and found.returncode == 0
+    return found.stdout.strip() if inside else None

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
 
+import hypothesis
 import pytest
 from gistbench.hf_datasets.errors import GistbenchWarning
 from gistbench.runners.config import RunConfig
@@ -20,6 +21,10 @@ from gistbench.runners.suite import Suite
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 NO_SHARED = f"reference data not found: there is no folder {SHARED} (it is never committed)"
+
+# A busy machine is no fault of the code under test.
+hypothesis.settings.register_profile("gistbench", deadline=None)
+hypothesis.settings.load_profile("gistbench")
 
 Answer = Callable[[Request], str | Outcome]
 
@@ -43,6 +48,17 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     skipped = [report for report in terminalreporter.stats.get("skipped", []) if NO_SHARED in str(report.longrepr)]
     if skipped:
         terminalreporter.write_line(f"{len(skipped)} tests skipped: {NO_SHARED}")
+
+
+@pytest.fixture(scope="session")
+def common_beginning() -> Callable[[str, str], str]:
+    """Return what two texts have in common before they first differ."""
+
+    def common(one: str, two: str) -> str:
+        pairs = enumerate(zip(one, two, strict=False))
+        return one[: next((i for i, (a, b) in pairs if a != b), min(len(one), len(two)))]
+
+    return common
 
 
 class ScriptedConfig(ModelConfig):

@@ -203,11 +203,16 @@ def scores_of(claims_of, relevant=lambda row, ids: ids):
     names = {row["interest"]: row["category_id"] for row in TRUTH}
     predictions = [
         [
-            {"interest": name, "category_id": names.get(name, 0), "item_ids": ids, "relevant_item_ids": relevant(name, ids)}
+            {
+                "interest": name,
+                "category_id": names.get(name, 0),
+                "item_ids": ids,
+                "relevant_item_ids": relevant(name, ids),
+            }
             for name, ids in claims_of(user)
         ]
         for user in USERS
-    ]  # fmt: skip
+    ]
     history = load_engagements("planted", **SIZE)
     return load_metric("ig").compute(predictions=predictions, references=USERS, history=history, oracle=ORACLE)
 
@@ -232,7 +237,10 @@ def test_modules_off_topic_items():
     )
     assert (result["ig_precision"], result["ig_recall"]) == (1, 1)
     record = {"category_id": None, "verified": True, "backing_item_ids": list("abcde")}
-    picked = [{**record, "interest": "x", "selected_item_ids": list("abc")}, {**record, "interest": "y", "selected_item_ids": list("abcde")}]
+    picked = [
+        {**record, "interest": "x", "selected_item_ids": list("abc")},
+        {**record, "interest": "y", "selected_item_ids": list("abcde")},
+    ]
     assert load_metric("is").compute(predictions=[picked], references=["u"])["is"] == pytest.approx((3 / 5 + 1) / 2)
 
 

@@ -45,7 +45,9 @@ def test_through_the_modules():
         "object_id": [object_id for object_id, _, _ in OBJECTS],
         "interaction_type": [TYPES[kind] for _, _, kind in OBJECTS],
     }
-    records = [{"interest": n, "category_id": None, "item_ids": ids, "relevant_item_ids": ids} for n, ids in CITED.items()]
+    records = [
+        {"interest": n, "category_id": None, "item_ids": ids, "relevant_item_ids": ids} for n, ids in CITED.items()
+    ]
     ig = load_metric("ig").compute(predictions=[records], references=["u"], history=history, oracle={"u": [NBA]})
     assert_table_13(ig["per_interest"])
     assert (ig["ig_precision"], ig["ig_recall"], ig["ig_f1"]) == (0.5, 1.0, pytest.approx(2 / 3))

@@ -9,7 +9,6 @@ import evaluate
 import pytest
 
 REPO_ROOT = Path(__file__).resolve().parents[2]
-SHARED = REPO_ROOT.parent / "shared"
 
 
 @pytest.fixture(scope="session")
@@ -18,14 +17,11 @@ def repo_root() -> Path:
 
 
 @pytest.fixture(scope="session")
-def golden() -> Callable[[str], Any]:
-    """Read a file of ``shared/reference/gistbench``, or skip where this checkout has no ``shared`` beside it."""
+def golden(shared: Path) -> Callable[[str], Any]:
+    """Read a file of ``shared/reference/gistbench``."""
 
     def read(name: str) -> Any:
-        path = SHARED / "reference" / "gistbench" / name
-        if not path.is_file():
-            pytest.skip(f"golden vectors not found: {path} (reference data is never committed)")
-        return json.loads(path.read_text())
+        return json.loads((shared / "reference" / "gistbench" / name).read_text())
 
     return read
 

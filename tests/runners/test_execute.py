@@ -7,7 +7,7 @@ from gistbench.runners.execute import SilentProgress, execute
 from gistbench.runners.parsing import Parsed
 from gistbench.runners.requests import Message, ModelRef, Outcome, Request
 from gistbench.runners.store import ResponseStore
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 
@@ -325,6 +325,7 @@ def test_progress_is_told_of_every_request(store, scripted):
     ]
 
 
+@settings(max_examples=40)
 @given(data=st.data())
 def test_the_order_of_arrival_changes_nothing(data, tmp_path_factory, scripted):
     names = [f"s{n}" for n in range(8)]

@@ -120,7 +120,9 @@ def write(path, value):
     return path
 
 
-@pytest.mark.parametrize("content", [{"dataset": "synthetic", "oracle": {"7": [1, 3], "8": []}}, {"7": [1, 3], "8": []}])
+@pytest.mark.parametrize(
+    "content", [{"dataset": "synthetic", "oracle": {"7": [1, 3], "8": []}}, {"7": [1, 3], "8": []}]
+)
 def test_the_official_format_and_a_bare_one_are_read_with_a_warning(tmp_path, content):
     with pytest.warns(GistbenchWarning, match="does not name its taxonomy; its ids are taken to belong to 'test'"):
         assert read_given_oracle(write(tmp_path / "o.json", content), TAXONOMY) == {"7": [1, 3], "8": []}

@@ -75,10 +75,8 @@ def test_every_golden_file_is_used():
 
 
 def test_the_thresholds_that_candidates_are_told_are_those_that_they_are_scored_by():
-    policy = load_metric("ig").compute(
-        predictions=[[]], references=["u"], history={"user_id": ["u"], "object_id": ["a"], "interaction_type": ["explicit_positive"]},
-        n_resamples=0,
-    )["policy"]["thresholds"]  # fmt: skip
+    history = {"user_id": ["u"], "object_id": ["a"], "interaction_type": ["explicit_positive"]}
+    policy = load_metric("ig").compute(predictions=[[]], references=["u"], history=history)["policy"]["thresholds"]
     assert policy["preset"] == "base"
     text = load_prompt("extract").render(**VALUES["extract"])[1].content
     told = {
@@ -120,12 +118,12 @@ def test_a_missing_value_is_an_error(name):
 
 
 @pytest.mark.parametrize("name", ["ground", "shortlist", "retrieve", "map"])
-def test_what_varies_over_requests_stands_last(name):
+def test_what_varies_over_requests_stands_last(name, common_beginning):
     """Requests of one user, one pool or one taxonomy share everything before it."""
     last = {"ground": "interest", "shortlist": "interests", "retrieve": "interest", "map": "interests"}[name]
     other = "Chess" if last == "interest" else ["Chess"]
     one, two = (text_of(load_prompt(name).render(**VALUES[name] | change)) for change in ({}, {last: other}))
-    shared = os.path.commonprefix([one, two])
+    shared = common_beginning(one, two)
     assert len(shared) > 0.9 * len(one)
     held = VALUES[name].get("items") or "\n".join(VALUES[name]["categories"])
     assert held in shared
@@ -178,7 +176,9 @@ def test_long_texts_are_cut_with_an_ellipsis():
     assert clean("a\n\n\n\n\nb", 3) == "a b"
 
 
-ANY_TEXT = st.text(st.characters(codec=None), max_size=60) | st.text("<>[]/|\n\r\x0b\x1c\x85\u2028INST_ \t\"'\\,", max_size=40)
+ANY_TEXT = st.text(st.characters(codec=None), max_size=60) | st.text(
+    "<>[]/|\n\r\x0b\x1c\x85\u2028INST_ \t\"'\\,", max_size=40
+)
 
 
 @given(ANY_TEXT)

@@ -21,7 +21,8 @@ def test_the_key_is_the_sha256_of_the_canonical_json_of_what_determines_the_answ
     text = (
         '{"messages":[["system","s"],["user","u é"]],'
         '"model":{"name":"org/model","profile":"default/1","revision":"abc"},'
-        '"repeat":0,"sampling":{"max_tokens":16,"seed":null,"temperature":0.0,"top_p":null},'
+        '"repeat":0,"sampling":{"max_tokens":16,"repetition_penalty":null,"seed":null,"temperature":0.0,'
+        '"top_k":null,"top_p":null},'
         '"schema":{"regex":"NONE"}}'
     )
     assert REQUEST.key == hashlib.sha256(text.encode()).hexdigest()
@@ -38,6 +39,8 @@ def test_the_key_is_the_sha256_of_the_canonical_json_of_what_determines_the_answ
         {"sampling": Sampling(max_tokens=17)},
         {"sampling": Sampling(max_tokens=16, temperature=None)},
         {"sampling": Sampling(max_tokens=16, top_p=0.9)},
+        {"sampling": Sampling(max_tokens=16, top_k=5)},
+        {"sampling": Sampling(max_tokens=16, repetition_penalty=1.1)},
         {"sampling": Sampling(max_tokens=16, seed=1)},
         {"schema": None},
         {"schema": {"regex": "NONE|item_0"}},

@@ -568,6 +568,16 @@ def test_a_user_whose_chunks_fail_is_missing_and_lowers_coverage(own_file, tmp_p
     assert [str(request.about) for request in asked if request.stage == "extract"] == ["user u02, chunk 1 of 4"]
 
 
+@pytest.mark.xfail(raises=ValueError, strict=True, reason="the metrics refuse an empty list of users")
+def test_a_candidate_that_never_answers_is_listed_with_no_scores(own_file, tmp_path, script_engine):
+    script_engine(lambda request, ruled: replace(ruled, text="Hm.") if "phrase" in request.model.name else ruled)
+    suite = Suite(tmp_path / "suite", small(own_file, ("lexical/hashtag", "lexical/phrase")))
+    rows = {row["candidate"]: row for row in suite.run().rows}
+    assert rows["lexical/hashtag"]["coverage"] == 1.0
+    assert rows["lexical/phrase"]["coverage"] == 0.0
+    assert rows["lexical/phrase"]["hm"] is None
+
+
 def test_answers_that_cannot_be_read_are_told_with_the_first_of_them(own_file, tmp_path, script_engine, caplog):
     script_engine(lambda request, ruled: replace(ruled, text="Sorry!") if request.about.user == "u01" else ruled)
     Suite(tmp_path / "suite", small(own_file)).extract()
@@ -641,7 +651,7 @@ def test_the_order_of_arrival_changes_nothing(own_file, tmp_path, script_engine,
         def generate(self, requests):
             outcomes = list(self._engine.generate(requests))
             random.Random(seed).shuffle(outcomes)
-            return iter(outcomes)
+            yield from outcomes
 
     monkeypatch.setattr(module, "open_engine", lambda config: Shuffled(scripted(config)))
     Suite(tmp_path / "shuffled", small(own_file, CANDIDATES[:2])).run()

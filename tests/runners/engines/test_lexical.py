@@ -96,7 +96,11 @@ def test_nothing_supported_is_an_empty_list(rule):
 
 @pytest.mark.parametrize("rule", MODELS)
 def test_one_object_under_two_types_is_one_item(rule):
-    posts = [("1", "jazz piano #jazzpiano", "e+"), ("1", "jazz piano #jazzpiano", "i+"), ("2", "jazz piano #jazzpiano", "e+")]
+    posts = [
+        ("1", "jazz piano #jazzpiano", "e+"),
+        ("1", "jazz piano #jazzpiano", "i+"),
+        ("2", "jazz piano #jazzpiano", "e+"),
+    ]
     assert extract(rule, posts) == {}
 
 
@@ -104,7 +108,7 @@ def test_one_object_under_two_types_is_one_item(rule):
 def test_quoted_ids_are_read_and_cited_as_they_are(rule):
     ids = ["a b", 'say "x"', "a|b", "[12]", "</s>", "é\n"]
     found = extract(rule, [(object_id, "guitar solo #guitarsolo", "e+") for object_id in ids])
-    assert list(found.values())[0] == ids
+    assert next(iter(found.values())) == ids
 
 
 # --- judge -----------------------------------------------------------------------------------------------------------
@@ -181,7 +185,9 @@ def test_candidates_refuse_to_judge(rule, stage):
 
 
 TEXT = st.text(st.characters(codec=None), max_size=40) | st.text("#|:.,\n\"'[]{}<>_ aZ0é", max_size=30)
-ROWS = st.lists(st.tuples(TEXT, TEXT | st.sampled_from(["#A b", "jazz piano", "x. A, b"]), st.sampled_from([*KINDS])), max_size=12)
+ROWS = st.lists(
+    st.tuples(TEXT, TEXT | st.sampled_from(["#A b", "jazz piano", "x. A, b"]), st.sampled_from([*KINDS])), max_size=12
+)
 
 
 @pytest.mark.parametrize("rule", MODELS)

@@ -132,7 +132,7 @@ def test_offline_asks_the_cache_only(hub, monkeypatch, value):
     hub.cached = f"/cache/models--org--model/snapshots/{COMMIT}"
     assert resolve_model("org/model", None, PROFILE)[0].revision == COMMIT
     hub.cached = LocalEntryNotFoundError("not there")
-    with pytest.raises(EngineError, match="neither on the Hub .HF_HUB_OFFLINE is set. nor in the local cache"):
+    with pytest.raises(EngineError, match=r"neither on the Hub \(HF_HUB_OFFLINE is set\) nor in the local cache"):
         resolve_model("org/model", None, PROFILE)
 
 

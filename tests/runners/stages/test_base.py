@@ -68,4 +68,5 @@ def test_a_request_carries_the_prompts_answer_length_and_the_schema():
 def test_a_model_that_reasons_first_is_not_held_to_a_schema():
     assert ask(name="deepseek-ai/DeepSeek-R1").schema is None
     assert ask(name="org/model", structured=False).schema is None
+    assert ask(name="deepseek-ai/DeepSeek-R1", structured=True).schema == {"regex": "NONE"}
     assert ask(name="gpt-5").sampling.temperature is None

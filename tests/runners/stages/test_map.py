@@ -28,7 +28,9 @@ def test_sorted_unique_names_in_threes(make_stage):
 @given(st.permutations(NAMES * 2))
 def test_requests_do_not_depend_on_the_order_of_interests(make_stage, names):
     stage, expected = make_stage(names), make_stage()
-    assert [stage.request(s, 0).key for s in stage.subjects()] == [expected.request(s, 0).key for s in expected.subjects()]
+    assert [stage.request(s, 0).key for s in stage.subjects()] == [
+        expected.request(s, 0).key for s in expected.subjects()
+    ]
 
 
 def test_the_request_lists_categories_with_domains_and_numbered_names(make_stage):

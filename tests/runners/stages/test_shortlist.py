@@ -1,5 +1,3 @@
-import os
-
 import pytest
 from gistbench.runners.engines.lexical.reading import interests, items
 from gistbench.runners.stages.shortlist import PoolPart, Shortlist
@@ -31,7 +29,7 @@ def test_the_pool_stands_first_and_the_interests_last_sorted_and_cleaned(make_st
     assert content.index("item_5 | text 5") < content.index("Interests:\n- Blues - all\n- Jazz")
 
 
-def test_the_pool_is_split_to_the_context_and_all_users_share_the_prefix_of_a_part(make_stage):
+def test_the_pool_is_split_to_the_context_and_all_users_share_the_prefix_of_a_part(make_stage, common_beginning):
     # 64 tokens are 192 characters: six items of 6 + 24 characters in a part, 12 characters left.
     stage = make_stage(n=14, context=RESERVED + 64)
     assert stage.subjects() == [
@@ -45,7 +43,7 @@ def test_the_pool_is_split_to_the_context_and_all_users_share_the_prefix_of_a_pa
         by_part.setdefault(subject.first, []).append(request)
     for mine, theirs in by_part.values():
         assert mine.messages[0] == theirs.messages[0]
-        shared = os.path.commonprefix([mine.messages[1].content, theirs.messages[1].content])
+        shared = common_beginning(mine.messages[1].content, theirs.messages[1].content)
         assert shared.endswith("Interests:\n- ")
     assert str(PoolPart(6, 12, "u")) == "user u, pool objects 6 to 11"
 
