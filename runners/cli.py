@@ -12,6 +12,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from ..hf_datasets.errors import ConfigError, GistbenchError, GistbenchWarning
+from .cli_datasets import datasets_app, read_options
+from .cli_hub import hub_app
 from .config import RunConfig, load_config
 
 __all__ = ["app", "main"]
@@ -23,8 +25,8 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-datasets_app = typer.Typer(help="The data sets.", no_args_is_help=True)
 app.add_typer(datasets_app, name="datasets")
+app.add_typer(hub_app, name="hub")
 
 out = Console()
 err = Console(stderr=True)
@@ -147,7 +149,7 @@ def run(
     settings = dict(
         dataset=dataset,
         source=source,
-        dataset_options=_dataset_options(dataset_option),
+        dataset_options=read_options(dataset_option, flag="--dataset-option") or None,
         **_users(users),
         min_engagements=min_engagements,
         taxonomy=taxonomy,
@@ -203,7 +205,7 @@ def extract(
     settings = dict(
         dataset=dataset,
         source=source,
-        dataset_options=_dataset_options(dataset_option),
+        dataset_options=read_options(dataset_option, flag="--dataset-option") or None,
         **_users(users),
         min_engagements=min_engagements,
         taxonomy=taxonomy,
@@ -306,35 +308,6 @@ def report(
         typer.echo(getattr(comparison, format)(), nl=format == "json")
 
 
-@datasets_app.command("list")
-def list_all() -> None:
-    """List the data sets that have a name: signals, licence, what they are built from, and their options.
-
-    Examples:
-
-        gistbench datasets list
-    """
-    from ..hf_datasets import list_datasets
-
-    table = Table("Name", "What it is", "Signals", "Built from", "Options (default)", "Licence", show_lines=True)
-    signs = {"explicit_positive": "e+", "implicit_positive": "i+", "implicit_negative": "i-", "explicit_negative": "e-"}
-    for record in list_datasets():
-        options = "\n".join(f"{name} ({value})" for name, value in record.parameters.items())
-        cells = (
-            f"{record.title}. {record.summary}",
-            " ".join(signs[signal] for signal in record.signals),
-            record.needs_source or "comes with the package",
-            options,
-            record.licence,
-        )
-        table.add_row(record.name, *map(escape, cells))
-    out.print(table)
-    out.print(
-        "A file of your own works too: csv, tsv, json, jsonl or parquet with the columns user_id, object_id, "
-        "object_text, interaction_type and, as an option, interaction_time."
-    )
-
-
 def main() -> None:
     """Run the command line; errors that the user can put right are printed as one message."""
     warnings.showwarning = _show_warning
@@ -376,24 +349,6 @@ def _users(text: str | None) -> dict[str, Any]:
         lines = path.read_text(encoding="utf-8").splitlines()
         return {"users": tuple(line.strip() for line in lines if line.strip())}
     return {"users": tuple(user.strip() for user in text.split(",") if user.strip())}
-
-
-def _dataset_options(pairs: list[str] | None) -> dict[str, Any] | None:
-    """Read NAME=VALUE pairs; values are read as TOML where they are TOML, else as text."""
-    import tomllib
-
-    if not pairs:
-        return None
-    options: dict[str, Any] = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals or not name:
-            raise ConfigError(f"--dataset-option {pair!r}: expected NAME=VALUE.")
-        try:
-            options[name] = tomllib.loads(f"value = {value}")["value"]
-        except tomllib.TOMLDecodeError:
-            options[name] = value
-    return options
 
 
 def _say_what_next(folder: Path) -> None:

@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,12 +59,16 @@ class Comparison:
                     "taxonomy": taxonomy["name"] if taxonomy else "none",
                     "oracle": score["oracle"]["version"],
                     "thresholds": score["policy"]["ig"]["thresholds"]["preset"],
-                    **{name: score[name] for metric in METRICS for name in (metric, f"ci_{metric}")},
+                    **{name: score[name] for m in METRICS for name in (m, f"ci_{m}", f"n_users_{m}")},
                     **{f"mean_{metric}": score[f"mean_{metric}"] for metric in METRICS},
                     **{f"ci_mean_{metric}": score[f"ci_mean_{metric}"] for metric in METRICS},
                     "interests_per_user": score["interests_per_user"],
                     "verified_share": score["verified_share"],
                     "n_unknown_item_ids": score["n_unknown_item_ids"],
+                    "n_over_selected": score["n_over_selected"],
+                    "n_retrieval_failed": score["n_retrieval_failed"],
+                    "n_without_distractors": score["n_without_distractors"],
+                    "n_few_distractors": score["n_few_distractors"],
                     "n_users": score["n_users"],
                     "n_requested": score["n_requested"],
                     "coverage": score["coverage"],
@@ -99,7 +103,7 @@ class Comparison:
             cells = [escape(row["candidate"]), *([escape(row["dataset"])] if several else [])]
             for metric in HEADINGS:
                 leads = len(self.rows) > 1 and row[metric] is not None and row[metric] == best[metric]
-                shown, interval = _cell(row[metric], row[f"ci_{metric}"])
+                shown, interval = _cell(row, metric)
                 cells.append(f"{f'[bold]{shown}[/bold]' if leads else shown}\n[dim]{interval}[/dim]")
             cells += [
                 _per_user(row),
@@ -123,7 +127,7 @@ class Comparison:
         headings = ["Candidate", "Data set", *HEADINGS.values(), "Interests per user", "Coverage"]
         lines = [_markdown_row(headings), _markdown_row(["---"] * len(headings))]
         for row in self.rows:
-            scores = (" ".join(_cell(row[m], row[f"ci_{m}"])).strip() for m in HEADINGS)
+            scores = (" ".join(_cell(row, m)).replace("\n", " ").strip() for m in HEADINGS)
             coverage = f"{100 * row['coverage']:.0f} % of {row['n_requested']}"
             cells = [row["candidate"], row["dataset"], *scores, _per_user(row), coverage]
             lines.append(_markdown_row(cells))
@@ -140,11 +144,14 @@ class Comparison:
         write_json(folder / "comparison.json", list(self.rows))
 
 
-def _cell(value: float | None, interval: Sequence[float] | None) -> tuple[str, str]:
-    """Return a value in per cent, and its interval."""
+def _cell(row: dict[str, Any], metric: str) -> tuple[str, str]:
+    """Return a median in per cent, and beneath it its interval and the number of users where some have no value."""
+    value, interval, n_users = row[metric], row[f"ci_{metric}"], row[f"n_users_{metric}"]
     if value is None:
         return "-", ""
-    return f"{100 * value:.1f}", f"{100 * interval[0]:.0f}-{100 * interval[1]:.0f}" if interval else ""
+    notes = [f"{100 * interval[0]:.0f}-{100 * interval[1]:.0f}"] if interval else []
+    notes += [f"n={n_users}"] if n_users < row["n_users"] else []
+    return f"{100 * value:.1f}", "\n".join(notes)
 
 
 def _per_user(row: dict[str, Any]) -> str:

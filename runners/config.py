@@ -3,17 +3,19 @@
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
 
 from ..hf_datasets.errors import ConfigError
 
-__all__ = ["RunConfig", "load_config"]
+__all__ = ["RunConfig", "Thresholds", "load_config"]
 
-Thresholds = Literal["base", "lenient", "strict"]
+WHICH_USERS = ("users", "n_users")
+
 Clause = Literal["explicit_positive", "implicit_positive", "hybrid_explicit_positive", "hybrid_implicit_positive"]
 Cap = Literal["max_implicit_negative", "max_explicit_negative"]
+Thresholds: TypeAlias = Literal["base", "lenient", "strict"] | dict[Clause | Cap, NonNegativeInt | None]
 
 
 class RunConfig(BaseModel):
@@ -48,9 +50,7 @@ class RunConfig(BaseModel):
     seed: int = Field(default=0, ge=0, description="of all draws and of the bootstrap")
 
     # How it is scored
-    thresholds: Thresholds | dict[Clause | Cap, NonNegativeInt | None] = Field(
-        default="base", description="evidence that verifies"
-    )
+    thresholds: Thresholds = Field(default="base", description="evidence that verifies")
     is_scope: Literal["category", "verified"] = Field(default="category", description="interests that IS averages over")
     n_resamples: int = Field(default=1000, ge=1, description="of the bootstrap")
 
@@ -75,7 +75,11 @@ def load_config(path: Path | None, flags: Mapping[str, Any]) -> RunConfig:
             raise ConfigError(f"{path} cannot be read: {error.strerror}.") from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ConfigError(f"{path} is not TOML: {error}.") from error
-    values |= {name: value for name, value in flags.items() if value is not None}
+    given = {name: value for name, value in flags.items() if value is not None}
+    if any(name in given for name in WHICH_USERS):
+        # Users named by a flag stand in place of those that the file chooses, in whatever way it does.
+        values = {name: value for name, value in values.items() if name not in WHICH_USERS}
+    values |= given
     try:
         return RunConfig(**values)
     except ValidationError as error:

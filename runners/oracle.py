@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..hf_datasets import Taxonomy
 from ..hf_datasets.errors import ConfigError, GistbenchWarning
@@ -17,11 +17,18 @@ from .parsing import NO_CATEGORY
 from .requests import canonical_json
 from .runfolder import read_json, write_json
 
-__all__ = ["Category", "Oracle", "build_oracle", "read_given_oracle"]
+__all__ = ["Category", "Oracle", "TaxonomyName", "build_oracle", "read_given_oracle"]
 
 Category = int | str
 """A category's id; without a taxonomy, an interest's name."""
 MIN_MODELS = 3
+
+
+class TaxonomyName(NamedTuple):
+    """A taxonomy as records name it, without its categories."""
+
+    name: str
+    sha256: str
 
 
 @dataclass(frozen=True)
@@ -82,7 +89,7 @@ def build_oracle(
     verified: Mapping[str, Iterable[tuple[str, Category]]],
     *,
     given: Mapping[str, Iterable[Category]] | None,
-    taxonomy: Taxonomy | None,
+    taxonomy: Taxonomy | TaxonomyName | None,
     judge: str,
     thresholds: Mapping[str, Any],
 ) -> Oracle:
@@ -116,8 +123,8 @@ def build_oracle(
             stacklevel=2,
         )
     return Oracle(
-        taxonomy=taxonomy.name if taxonomy else "none",
-        taxonomy_sha256=taxonomy.sha256 if taxonomy else "",
+        taxonomy=taxonomy.name if taxonomy is not None else "none",
+        taxonomy_sha256=taxonomy.sha256 if taxonomy is not None else "",
         judge=judge,
         thresholds=thresholds,
         verified_by={

@@ -21,6 +21,12 @@ from .requests import ModelRef
 __all__ = ["FORMAT", "TABLES", "RunFolder", "read_json", "slug", "write_json", "write_text"]
 
 FORMAT = 1
+PHASES = {
+    "extract": ("users", "extractions", "evidence", "answers"),
+    "judge": ("groundings", "shortlists", "retrievals", "mappings"),
+    "score": ("interests", "scores"),
+}
+"""The tables that each phase completes; judging also adds to the answers."""
 TABLES = {
     "users": "every user: how much of the history was answered, and whether the user is scored",
     "extractions": "what the candidate said: interests with all cited ids",
@@ -61,12 +67,32 @@ class RunFolder:
         """Return whether a phase (extract, judge, score) has been completed."""
         return (self.path / "manifest.json").exists() and phase in self.manifest["phases"]
 
-    def write(self, tables: dict[str, pa.Table], manifest: dict[str, Any]) -> None:
-        """Write tables, then the manifest."""
+    def write(self, tables: dict[str, pa.Table], manifest: dict[str, Any], *, phase: str | None = None) -> None:
+        """Write tables, then the manifest.
+
+        Args:
+            tables: by name.
+            manifest: the whole of it.
+            phase: the phase that the tables complete. It and all after it are unmade first, so that neither a killed
+                process nor a changed answer leaves tables that do not belong together. None where no content changes.
+        """
         self.path.mkdir(parents=True, exist_ok=True)
+        if phase is not None and (self.path / "manifest.json").exists():
+            self._unmake(phase)
         for name, table in tables.items():
             _replace(self.path / f"{name}.parquet", partial(pq.write_table, table))
         write_json(self.path / "manifest.json", {"format": FORMAT, **manifest})
+
+    def _unmake(self, phase: str) -> None:
+        """Take a phase and all after it out of the manifest, then remove the tables of those after it."""
+        names = list(PHASES)
+        kept, later = names[: names.index(phase)], names[names.index(phase) + 1 :]
+        manifest = self.manifest
+        phases = {name: manifest["phases"][name] for name in kept if name in manifest["phases"]}
+        write_json(self.path / "manifest.json", {**manifest, "phases": phases})
+        for name in later:
+            for table in PHASES[name]:
+                (self.path / f"{table}.parquet").unlink(missing_ok=True)
 
     def read(self, table: str) -> pa.Table:
         """Read a table.

@@ -10,10 +10,13 @@ from uuid import uuid4
 import pandas as pd
 import pyarrow as pa
 
+from ..hf_datasets import INTERACTION_TYPES
+from ..hf_datasets.errors import ConfigError, StoreError
+from .config import Thresholds
 from .oracle import Category
 from .runfolder import RunFolder
 
-__all__ = ["METRICS", "Scored", "Verified", "load_metric", "score_run", "verify_run"]
+__all__ = ["METRICS", "Scored", "Verified", "check_thresholds", "load_metric", "score_run", "verify_run"]
 
 METRICS = ("ig_precision", "ig_recall", "ig_f1", "is", "hm")
 
@@ -31,6 +34,8 @@ class Verified:
     evidence: pa.Table
     left_out: dict[str, int]
     """Interests that do not count, by what failed."""
+    retrievals: dict[str, int]
+    """Interests whose specificity is not known, by why, and those judged among few distractors."""
     ig: dict[str, Any]
     """Result of the `ig` module without an oracle."""
 
@@ -65,6 +70,8 @@ class Scored:
             source = self.specificity if metric in ("is", "hm") else self.ig
             for name in (metric, f"ci_{metric}", f"mean_{metric}", f"ci_mean_{metric}"):
                 result[name] = source.get(name)
+            # A user may have no value: recall without an oracle, specificity without a readable retrieval.
+            result[f"n_users_{metric}"] = sum(value is not None for value in source["per_user"][metric])
         n_interests = len(self.verified.interests)
         return {
             **result,
@@ -75,6 +82,8 @@ class Scored:
             "n_requested": self.verified.n_requested,
             "coverage": self.verified.coverage,
             "left_out": self.verified.left_out,
+            "n_over_selected": sum(self.specificity["per_interest"]["n_over_selected"]),
+            **self.verified.retrievals,
             "policy": {"ig": self.ig["policy"], "is": self.specificity["policy"]},
         }
 
@@ -106,7 +115,22 @@ def load_metric(name: str) -> Any:
     return evaluate.load(folder, keep_in_memory=True, experiment_id=uuid4().hex)
 
 
-def verify_run(run: RunFolder, *, signals: list[str], thresholds: str | Mapping[str, Any]) -> Verified:
+def check_thresholds(thresholds: Thresholds) -> None:
+    """Refuse thresholds that the `ig` module cannot use, before anything is asked.
+
+    Raises:
+        ConfigError: with the module's own message.
+    """
+    history = {"user_id": ["u"], "object_id": ["o"], "interaction_type": [INTERACTION_TYPES[0]]}
+    try:
+        load_metric("ig").compute(
+            predictions=[[]], references=["u"], history=history, thresholds=thresholds, n_resamples=0
+        )
+    except ValueError as error:
+        raise ConfigError(f"The thresholds cannot be used: {error}") from error
+
+
+def verify_run(run: RunFolder, *, signals: list[str], thresholds: Thresholds) -> Verified:
     """Read a run's tables and verify its interests.
 
     An interest whose grounding or mapping failed is left out and counted, a user who is not scored with all interests.
@@ -126,30 +150,45 @@ def verify_run(run: RunFolder, *, signals: list[str], thresholds: str | Mapping[
     )
     retrievals = run.read("retrievals").to_pandas().rename(columns={"status": "retrieval"})
     frame = frame.merge(
-        retrievals[["user_id", "interest", "backing_item_ids", "selected_item_ids", "retrieval"]],
+        retrievals[["user_id", "interest", "backing_item_ids", "selected_item_ids", "few_distractors", "retrieval"]],
         on=["user_id", "interest"],
         how="left",
     )
+    judged = ["grounding", "retrieval"]
     if run.manifest["phases"]["judge"]["taxonomy"] is not None:
+        judged.append("mapping")
         mappings = run.read("mappings").to_pandas().rename(columns={"status": "mapping"})
         mappings["category_id"] = mappings["category_id"].astype("Int64")
         frame = frame.merge(mappings[["interest", "category_id", "mapping"]], on="interest", how="left")
     else:
         frame["category_id"], frame["mapping"] = None, "none"
+    unseen = frame[judged].isna().any(axis=1)
+    if unseen.any():
+        first = frame.loc[unseen].iloc[0]
+        raise StoreError(
+            f"{run.path}: no judgement of {int(unseen.sum())} interests, such as {first['interest']!r} of user "
+            f"{first['user_id']}. Its tables do not belong together: judge again."
+        )
     failed = {"grounding": frame["grounding"] == "failed", "mapping": frame["mapping"] == "failed"}
     left_out = {name: int(rows.sum()) for name, rows in failed.items()}
     frame = frame[~(failed["grounding"] | failed["mapping"])].reset_index(drop=True)
     evidence = run.read("evidence")
     predictions = _by_user(frame, scored, ["interest", "category_id", "item_ids", "relevant_item_ids"])
-    ig = load_metric("ig").compute(
-        predictions=predictions,
-        references=scored,
+    ig = _compute(
+        "ig",
+        predictions,
+        scored,
         history=evidence,
         thresholds=thresholds,
         signals=signals,
         n_resamples=0,
     )
-    return Verified(scored, len(users), frame, evidence, left_out, ig)
+    retrieved = {
+        "n_retrieval_failed": int((frame["retrieval"] == "failed").sum()),
+        "n_without_distractors": int((frame["retrieval"] == "no_distractors").sum()),
+        "n_few_distractors": int(((frame["retrieval"] == "ok") & frame["few_distractors"]).sum()),
+    }
+    return Verified(scored, len(users), frame, evidence, left_out, retrieved, ig)
 
 
 def score_run(
@@ -157,7 +196,7 @@ def score_run(
     *,
     oracle: Mapping[str, list[Category]],
     signals: list[str],
-    thresholds: str | Mapping[str, Any],
+    thresholds: Thresholds,
     is_scope: str,
     n_resamples: int,
     seed: int,
@@ -175,9 +214,10 @@ def score_run(
     """
     frame = verified.interests
     resampling: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed}
-    ig = load_metric("ig").compute(
-        predictions=_by_user(frame, verified.users, ["interest", "category_id", "item_ids", "relevant_item_ids"]),
-        references=verified.users,
+    ig = _compute(
+        "ig",
+        _by_user(frame, verified.users, ["interest", "category_id", "item_ids", "relevant_item_ids"]),
+        verified.users,
         history=verified.evidence,
         oracle=oracle,
         thresholds=thresholds,
@@ -185,16 +225,34 @@ def score_run(
         **resampling,
     )
     picked = frame.assign(verified=ig["per_interest"]["verified"])
-    specificity = load_metric("is").compute(
-        predictions=_by_user(
+    specificity = _compute(
+        "is",
+        _by_user(
             picked, verified.users, ["interest", "category_id", "verified", "backing_item_ids", "selected_item_ids"]
         ),
-        references=verified.users,
+        verified.users,
         ig_f1=dict(zip(ig["per_user"]["user_id"], ig["per_user"]["ig_f1"], strict=True)),
         is_scope=is_scope,
         **resampling,
     )
     return Scored(verified, ig, specificity)
+
+
+def _compute(metric: str, predictions: list[list[dict[str, Any]]], users: list[str], **options: Any) -> dict[str, Any]:
+    """Compute a metric; where no user is scored, give its result with no rows and no values.
+
+    The modules refuse to score nobody. Asked about one user who is then taken out, they still say which columns and
+    which policy their result has.
+    """
+    if users:
+        result: dict[str, Any] = load_metric(metric).compute(predictions=predictions, references=users, **options)
+        return result
+    if "ig_f1" in options:
+        options["ig_f1"] = {"nobody": None}
+    result = load_metric(metric).compute(predictions=[[]], references=["nobody"], **options)
+    values = {name: None for name, value in result.items() if not isinstance(value, dict)}
+    per_user: dict[str, list[Any]] = {name: [] for name in result["per_user"]}
+    return {**result, **values, "per_user": per_user, "n_users": 0}
 
 
 def _by_user(frame: pd.DataFrame, users: list[str], columns: list[str]) -> list[list[dict[str, Any]]]:

@@ -2,13 +2,14 @@
 
 One SQLite file in WAL mode. Each outcome is committed as it arrives, so a process killed at any moment loses at most
 the calls in flight; several processes may write at once. Every attempt is kept. What is *served* for a key is its first
-``ok`` outcome, or, where there is none, its first finished one: whoever asks, whenever, gets the same.
+``ok`` outcome, else its first ``truncated``, else its first finished one: whoever asks, whenever, gets the same.
 An ``error`` is kept for the record and never served.
 """
 
 import sqlite3
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from types import TracebackType
@@ -53,6 +54,12 @@ CREATE TABLE IF NOT EXISTS outcomes (
     finished_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
     PRIMARY KEY (key, attempt)
 );
+CREATE TABLE IF NOT EXISTS sessions (
+    id INTEGER PRIMARY KEY,
+    work TEXT NOT NULL,
+    seconds REAL NOT NULL,
+    started_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
+);
 PRAGMA user_version = {FORMAT};
 """
 
@@ -74,6 +81,8 @@ class ResponseStore:
             StoreError: the file is not a response store, or one of another format.
         """
         self.path = Path(path)
+        self._session: int | None = None
+        self._session_started = self._session_saved = 0.0
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._db = sqlite3.connect(self.path, timeout=timeout_s, isolation_level=None)
@@ -130,7 +139,39 @@ class ResponseStore:
             "FROM outcomes WHERE key = ?",
             [*values, request.stage, str(request.about), str(request.model), outcome.key],
         )
+        if self._session is not None and time.monotonic() - self._session_saved >= 1:
+            self._save_session()
         return self.served([outcome.key]).get(outcome.key, outcome)
+
+    @contextmanager
+    def session(self, work: str) -> Iterator[None]:
+        """Keep the wall time of some work, up to the second even where the process is killed.
+
+        Args:
+            work: a name; sessions of the same work add up.
+        """
+        started = time.monotonic()
+        self._session = int(
+            self._db.execute("INSERT INTO sessions (work, seconds) VALUES (?, 0) RETURNING id", [work]).fetchone()[0]
+        )
+        self._session_started = self._session_saved = started
+        try:
+            yield
+        finally:
+            self._save_session()
+            self._session = None
+
+    def _save_session(self) -> None:
+        self._session_saved = time.monotonic()
+        elapsed = self._session_saved - self._session_started
+        self._db.execute("UPDATE sessions SET seconds = ? WHERE id = ?", [elapsed, self._session])
+
+    def wall_seconds(self, work: str) -> float:
+        """Return the wall time of all sessions of some work."""
+        if self._session is not None:
+            self._save_session()
+        row = self._db.execute("SELECT SUM(seconds) FROM sessions WHERE work = ?", [work]).fetchone()
+        return round(float(row[0] or 0), 3)
 
     def served(self, keys: Iterable[str]) -> dict[str, Outcome]:
         """Return the outcome served for each key that has been answered; other keys are absent."""
@@ -141,7 +182,7 @@ class ResponseStore:
             rows = self._db.execute(
                 f"SELECT {', '.join(_COLUMNS)} FROM outcomes "
                 f"WHERE key IN ({', '.join('?' * len(part))}) AND final = 1 AND status IN ({_MARKS}) "
-                "ORDER BY key, status != 'ok', attempt",
+                "ORDER BY key, status != 'ok', status != 'truncated', attempt",
                 [*part, *FINISHED],
             )
             for outcome in map(_outcome, rows):

@@ -5,41 +5,30 @@ phases (extract, judge, score) can be run apart; each can be repeated, and asks 
 """
 
 import logging
-import platform
-import subprocess
-import time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from functools import cache, cached_property
-from importlib.metadata import version
+from dataclasses import asdict
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from filelock import FileLock, Timeout
 
-from ..hf_datasets import (
-    DATASET_NAMES,
-    Taxonomy,
-    dataset_record,
-    describe_engagements,
-    filter_users,
-    fingerprint_engagements,
-    load_engagements,
-    load_taxonomy,
-)
+from ..hf_datasets import load_taxonomy
 from ..hf_datasets.errors import ConfigError, GistbenchWarning, StoreError
+from .accounting import account_for, answers_table, versions
 from .comparison import Comparison
 from .config import RunConfig, load_config
+from .data import Data, load_data
 from .engines import Engine, ModelConfig, open_engine, parse_model
 from .execute import Progress, SilentProgress, execute
-from .histories import Histories, ObjectPool, sample_pool
-from .oracle import build_oracle, read_given_oracle
+from .oracle import Category, TaxonomyName, build_oracle, read_given_oracle
 from .prompts import PROMPTS, load_prompt
-from .requests import STATUSES, ModelRef
+from .requests import ModelRef, canonical_json
 from .runfolder import RunFolder, read_json, slug, write_json
-from .score import Scored, score_run, verify_run
+from .score import check_thresholds, score_run, verify_run
 from .stages.base import Answered, Asker, Stage
 from .stages.extract import Extract
 from .stages.ground import Claim, Ground
@@ -48,59 +37,12 @@ from .stages.retrieve import Retrieve
 from .stages.shortlist import Shortlist
 from .store import ResponseStore
 
-__all__ = ["Data", "Suite", "load_data", "run_folders"]
+__all__ = ["Suite", "run_folders"]
 
 logger = logging.getLogger(__name__)
 
 STORE = "responses.sqlite"
 SUITE_FORMAT = 1
-PACKAGES = ("gistbench", "datasets", "evaluate", "numpy", "scipy", "pandas", "pyarrow", "scikit-learn")
-
-
-@dataclass(frozen=True)
-class Data:
-    """What a run reads, indexed."""
-
-    histories: Histories
-    pool: ObjectPool
-    taxonomy: Taxonomy | None
-    record: dict[str, Any]
-    """What is recorded of the data: names, versions, fingerprints, counts."""
-
-
-def load_data(config: RunConfig) -> Data:
-    """Load what a configuration names.
-
-    Raises:
-        ConfigError, DataError: it cannot be had or used.
-    """
-    engagements = load_engagements(config.dataset, source=config.source, **config.dataset_options)
-    whole = describe_engagements(engagements)
-    users = filter_users(
-        engagements, config.users, min_engagements=config.min_engagements, n_users=config.n_users, seed=config.seed
-    )
-    named = config.dataset in DATASET_NAMES
-    taxonomy_name = config.taxonomy or (dataset_record(config.dataset).taxonomy if named else "open")
-    taxonomy = None if taxonomy_name == "none" else load_taxonomy(taxonomy_name, source=config.taxonomy_source)
-    return Data(
-        histories=Histories(users, signals=whole.signals, max_item_chars=config.max_item_chars),
-        pool=sample_pool(engagements, size=config.pool_size, seed=config.seed, max_item_chars=config.max_item_chars),
-        taxonomy=taxonomy,
-        record={
-            "dataset": config.dataset if named else Path(config.dataset).name,
-            "builder_version": dataset_record(config.dataset).version if named else None,
-            "sha256": fingerprint_engagements(engagements),
-            "users_sha256": fingerprint_engagements(users),
-            "signals": list(whole.signals),
-            "n_engagements": whole.n_rows,
-            "n_users": whole.n_users,
-            "n_objects": whole.n_objects,
-            "n_duplicates": whole.n_duplicates,
-            "n_objects_with_conflicting_text": whole.n_objects_with_conflicting_text,
-            "n_users_requested": describe_engagements(users).n_users,
-            "taxonomy": {"name": taxonomy.name, "sha256": taxonomy.sha256} if taxonomy else None,
-        },
-    )
 
 
 class Suite:
@@ -158,10 +100,17 @@ class Suite:
 
     def run(self) -> Comparison:
         """Run all phases."""
-        parse_model(self.config.judge)  # a judge that cannot be had is told before candidates are paid for
-        self.extract()
-        self.judge()
-        return self.score()
+        # What can be known to fail later is told before anything is paid for.
+        parse_model(self.config.judge)
+        check_thresholds(self.config.thresholds)
+        if self.config.oracle is not None:
+            with warnings.catch_warnings(action="ignore", category=GistbenchWarning):
+                read_given_oracle(self.config.oracle, self.data.taxonomy)
+        configs = self._candidates()
+        with self._lock():
+            self._extract(configs)
+            self._judge()
+            return self._score()
 
     def extract(self) -> list[RunFolder]:
         """Ask every candidate for the interests of every user.
@@ -170,9 +119,19 @@ class Suite:
             ConfigError: no candidates, the same candidate twice, or a folder that holds another run.
             EngineError: a candidate cannot be loaded, or fails at every request.
         """
+        configs = self._candidates()
+        with self._lock():
+            return self._extract(configs)
+
+    def _candidates(self) -> list[ModelConfig]:
+        """Return the candidates, having made sure of all that can be known to be wrong before a folder is made."""
         configs = [parse_model(candidate) for candidate in self.config.candidates]
         if not configs:
             raise ConfigError("No candidate is named. Name at least one: --candidate lexical/hashtag.")
+        _ = self.data
+        return configs
+
+    def _extract(self, configs: list[ModelConfig]) -> list[RunFolder]:
         self._claim_folder()
         recorded = [run.path.name for run in self.runs]
         names: list[str] = []
@@ -189,31 +148,39 @@ class Suite:
         return self.runs
 
     def _extract_one(self, run: RunFolder, config: ModelConfig, engine: Engine, store: ResponseStore) -> None:
-        started = time.monotonic()
         stage = Extract(
-            Asker.of("extract", engine.model, config),
+            Asker.of("extract", engine.model, config, engine.context_tokens),
             self.data.histories,
             chunk_size=self.config.chunk_size,
             history_length=self.config.history_length,
         )
-        answers = self._ask(stage, engine, store, f"extract  {engine.model}")
+        work = self._work("extract", engine.model)
+        with store.session(work):
+            answers = self._ask(stage, engine, store, f"extract   {engine.model}")
         users, extractions = stage.records(answers)
         cited = _cited(extractions)
-        keys = [(answer.key, "extract") for answer in answers]
         phase = {
             "model": _describe(config, engine),
             "chunk_size": self.config.chunk_size,
             "history_length": self.config.history_length,
-            "stages": {"extract": _account(answers, store)},
-            "wall_seconds": round(time.monotonic() - started, 3),
+            "max_item_chars": self.config.max_item_chars,
+            "stages": {"extract": account_for(answers, store)},
+            "wall_seconds": store.wall_seconds(work),
         }
         tables = {
             "users": users,
             "extractions": extractions,
             "evidence": self.data.histories.evidence(cited),
-            "answers": _answers_table(store, keys),
         }
-        run.write(tables, {**self._base_manifest(), "candidate": asdict(engine.model), "phases": {"extract": phase}})
+        manifest = {**self._base_manifest(), "candidate": asdict(engine.model), "phases": {"extract": phase}}
+        keys = [(answer.key, "extract") for answer in answers]
+        if run.has("extract") and all(run.read(name).equals(table) for name, table in tables.items()):
+            # Nothing new was said: what was made of it stands.
+            manifest["phases"] = {**run.manifest["phases"], "extract": phase}
+            keys += [(key, stage) for key, stage in _asked(run) if stage != "extract"]
+            run.write({"answers": answers_table(store, keys)}, manifest)
+        else:
+            run.write({**tables, "answers": answers_table(store, keys)}, manifest, phase="extract")
 
     def judge(self) -> None:
         """Ask the judge about every candidate's interests.
@@ -222,6 +189,10 @@ class Suite:
             StoreError: a candidate has not been extracted, or its data is another.
             EngineError: the judge cannot be loaded, or fails at every request.
         """
+        with self._lock():
+            self._judge()
+
+    def _judge(self) -> None:
         runs = self.runs
         if not runs:
             raise StoreError(f"{self.path} holds no extracted candidates. Run `gistbench extract` first.")
@@ -234,7 +205,6 @@ class Suite:
                 self._judge_one(run, config, engine, store)
 
     def _judge_one(self, run: RunFolder, config: ModelConfig, engine: Engine, store: ResponseStore) -> None:
-        started = time.monotonic()
         candidate = ModelRef(**run.manifest["candidate"])
         if candidate == engine.model:
             warnings.warn(
@@ -242,39 +212,41 @@ class Suite:
                 GistbenchWarning,
                 stacklevel=2,
             )
-        data, context = self.data, engine.context_tokens
+        data = self.data
         claims = self._claims(run.read("extractions"))
         accounts: dict[str, Any] = {}
         keys: list[tuple[str, str]] = []
 
         def ask(stage: Stage[Any, Any]) -> list[Answered[Any, Any]]:
-            answers = self._ask(stage, engine, store, f"{stage.name:<9}{candidate}")
-            accounts[stage.name] = _account(answers, store)
+            answers = self._ask(stage, engine, store, f"{stage.name:<10}{candidate}")
+            accounts[stage.name] = account_for(answers, store)
             keys.extend((answer.key, stage.name) for answer in answers)
             return answers
 
         def asker(stage: str) -> Asker:
-            return Asker.of(stage, engine.model, config)
+            return Asker.of(stage, engine.model, config, engine.context_tokens)
 
-        ground = Ground(asker("ground"), data.histories, claims, context)
-        tables = {"groundings": ground.records(ask(ground))}
-        names: dict[str, list[str]] = {}
-        for claim in claims:
-            names.setdefault(claim.user, []).append(claim.interest)
-        shortlist = Shortlist(asker("shortlist"), data.pool, names, context)
-        tables["shortlists"] = shortlist.records(ask(shortlist))
-        shortlists = dict(
-            zip(*(tables["shortlists"][name].to_pylist() for name in ("user_id", "object_ids")), strict=True)
-        )
-        retrieve = Retrieve(asker("retrieve"), data.histories, claims, data.pool, shortlists, seed=self.config.seed)
-        tables["retrievals"] = retrieve.records(ask(retrieve))
-        if data.taxonomy is not None:
-            interests = [claim.interest for claim in claims]
-            mapping = Map(asker("map"), data.taxonomy, interests, batch_size=self.config.names_per_mapping)
-            tables["mappings"] = mapping.records(ask(mapping))
+        work = self._work("judge", candidate, engine.model)
+        with store.session(work):
+            ground = Ground(asker("ground"), data.histories, claims)
+            tables = {"groundings": ground.records(ask(ground))}
+            names: dict[str, list[str]] = {}
+            for claim in claims:
+                names.setdefault(claim.user, []).append(claim.interest)
+            shortlist = Shortlist(asker("shortlist"), data.pool, names)
+            tables["shortlists"] = shortlist.records(ask(shortlist))
+            shortlists = dict(
+                zip(*(tables["shortlists"][name].to_pylist() for name in ("user_id", "object_ids")), strict=True)
+            )
+            retrieve = Retrieve(asker("retrieve"), data.histories, claims, data.pool, shortlists, seed=self.config.seed)
+            tables["retrievals"] = retrieve.records(ask(retrieve))
+            if data.taxonomy is not None:
+                interests = [claim.interest for claim in claims]
+                mapping = Map(asker("map"), data.taxonomy, interests, batch_size=self.config.names_per_mapping)
+                tables["mappings"] = mapping.records(ask(mapping))
         manifest = run.manifest
-        extract_keys = [(key, "extract") for key in _extract_keys(run)]
-        tables["answers"] = _answers_table(store, [*extract_keys, *keys])
+        extracted = [(key, stage) for key, stage in _asked(run) if stage == "extract"]
+        tables["answers"] = answers_table(store, [*extracted, *keys])
         manifest["phases"] = {
             "extract": manifest["phases"]["extract"],
             "judge": {
@@ -284,10 +256,10 @@ class Suite:
                 "seed": self.config.seed,
                 "names_per_mapping": self.config.names_per_mapping,
                 "stages": accounts,
-                "wall_seconds": round(time.monotonic() - started, 3),
+                "wall_seconds": store.wall_seconds(work),
             },
         }
-        run.write(tables, manifest)
+        run.write(tables, manifest, phase="judge")
 
     def score(self) -> Comparison:
         """Score every candidate from its tables, against their common oracle; no model is asked, no data set read.
@@ -295,6 +267,11 @@ class Suite:
         Raises:
             StoreError: a candidate has not been judged.
         """
+        check_thresholds(self.config.thresholds)
+        with self._lock():
+            return self._score()
+
+    def _score(self) -> Comparison:
         runs = self.runs
         unjudged = [run.path.name for run in runs if not run.has("judge")]
         if not runs or unjudged:
@@ -302,35 +279,40 @@ class Suite:
                 f"{', '.join(unjudged) or self.path}: not judged yet. Run `gistbench judge {self.path}` first."
             )
         manifests = [run.manifest for run in runs]
-        record, judge = manifests[0]["data"], manifests[0]["phases"]["judge"]["model"]
-        taxonomy = self._taxonomy(record)
+        record, judge = manifests[0]["data"], _who(manifests[0]["phases"]["judge"]["model"])
+        judges = [_who(manifest["phases"]["judge"]["model"]) for manifest in manifests]
+        others = [run.path.name for run, other in zip(runs, judges, strict=True) if other != judge]
+        if others:
+            raise StoreError(
+                f"{', '.join(others)}: judged with other settings than {runs[0].path.name}, by a run that was stopped. "
+                f"Run `gistbench judge {self.path}` again."
+            )
         settings: dict[str, Any] = {"signals": record["signals"], "thresholds": self.config.thresholds}
         verified = {run.path.name: verify_run(run, **settings) for run in runs}
-        thresholds = next(iter(verified.values())).ig["policy"]["thresholds"]
         oracle = build_oracle(
             {name: one.categories for name, one in verified.items()},
-            given=read_given_oracle(self.config.oracle, taxonomy) if self.config.oracle else None,
-            taxonomy=taxonomy,
+            given=self._given_oracle(record["taxonomy"]),
+            taxonomy=TaxonomyName(**record["taxonomy"]) if record["taxonomy"] else None,
             judge=f"{judge['name']}@{judge['revision']}",
-            thresholds=thresholds,
+            thresholds=next(iter(verified.values())).ig["policy"]["thresholds"],
         )
         oracle.write(self.path / "oracle.json")
         resampling: dict[str, Any] = {"n_resamples": self.config.n_resamples, "seed": self.config.seed}
-        scored: dict[str, Scored] = {}
+        about_oracle = {
+            "version": oracle.version,
+            "n_candidates": len(runs),
+            "given": str(self.config.oracle) if self.config.oracle else None,
+        }
         for run, manifest in zip(runs, manifests, strict=True):
-            name = run.path.name
-            scored[name] = score_run(
-                verified[name], oracle=oracle.categories, is_scope=self.config.is_scope, **settings, **resampling
+            scored = score_run(
+                verified[run.path.name],
+                oracle=oracle.categories,
+                is_scope=self.config.is_scope,
+                **settings,
+                **resampling,
             )
-            manifest["phases"]["score"] = {
-                **scored[name].summary,
-                "oracle": {
-                    "version": oracle.version,
-                    "n_candidates": len(runs),
-                    "given": self.config.oracle is not None,
-                },
-            }
-            run.write(scored[name].tables, manifest)
+            manifest["phases"]["score"] = {**scored.summary, "oracle": about_oracle}
+            run.write(scored.tables, manifest, phase="score")
         comparison = Comparison.of_runs(runs)
         comparison.write(self.path)
         write_json(
@@ -340,26 +322,33 @@ class Suite:
                 "runs": [run.path.name for run in runs],
                 "data": record,
                 "judge": judge,
-                "oracle": oracle.version,
-                "versions": _versions(),
+                "oracle": about_oracle,
+                "scoring": {"thresholds": self.config.thresholds, "is_scope": self.config.is_scope, **resampling},
+                "versions": versions(),
             },
         )
         return comparison
 
-    def _taxonomy(self, record: Mapping[str, Any]) -> Taxonomy | None:
-        """Return the taxonomy that the runs were judged under, and refuse another one."""
-        if record["taxonomy"] is None:
+    def _given_oracle(self, recorded: Mapping[str, str] | None) -> dict[str, list[Category]] | None:
+        """Read the given oracle, if there is one, under the taxonomy that the runs were judged under."""
+        if self.config.oracle is None:
             return None
+        if recorded is None:
+            return read_given_oracle(self.config.oracle, None)
         configured = self.config.taxonomy
-        name = record["taxonomy"]["name"] if configured in (None, "none") else configured
+        name = recorded["name"] if configured in (None, "none") else configured
         taxonomy = load_taxonomy(name, source=self.config.taxonomy_source)
-        if taxonomy.sha256 != record["taxonomy"]["sha256"]:
+        if taxonomy.sha256 != recorded["sha256"]:
             raise ConfigError(
-                f"The runs in {self.path} were judged under taxonomy {record['taxonomy']['name']!r} "
-                f"({record['taxonomy']['sha256'][:12]}), and {name!r} now is {taxonomy.sha256[:12]}. Category ids "
-                "would mean different things: judge again in a new suite folder."
+                f"The runs in {self.path} were judged under taxonomy {recorded['name']!r} ({recorded['sha256'][:12]}), "
+                f"and {name!r} now is {taxonomy.sha256[:12]}, so the oracle's ids cannot be checked. Judge again in a "
+                "new suite folder, or leave the oracle out."
             )
-        return taxonomy
+        return read_given_oracle(self.config.oracle, taxonomy)
+
+    def _work(self, phase: str, *models: ModelRef) -> str:
+        """Return the name under which the wall time of a phase adds up over sessions."""
+        return canonical_json([phase, self.data.record["users_sha256"], *map(asdict, models)]).decode()
 
     def _claims(self, extractions: pa.Table) -> list[Claim]:
         """Return every interest with its cited ids, known and unknown apart."""
@@ -376,6 +365,22 @@ class Suite:
             )
             for user, interest, item_ids in zip(*columns, strict=True)
         ]
+
+    @contextmanager
+    def _lock(self) -> Iterator[None]:
+        """Work on the folder alone: a second process waits, and then finds everything answered."""
+        self._refuse_foreign()
+        self.path.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(self.path / ".lock")
+        try:
+            lock.acquire(blocking=False)
+        except Timeout:
+            logger.warning("%s: another process is at work here; waiting for it.", self.path)
+            lock.acquire()
+        try:
+            yield
+        finally:
+            lock.release()
 
     def _ask(self, stage: Stage[Any, Any], engine: Engine, store: ResponseStore, what: str) -> list[Answered[Any, Any]]:
         options: dict[str, Any] = {"max_reasks": self.config.max_reasks, "retry_failed": self._retry_failed}
@@ -401,18 +406,22 @@ class Suite:
                 name: {"version": prompt.version, "sha256": prompt.sha256}
                 for name, prompt in ((name, load_prompt(name)) for name in PROMPTS)
             },
-            "versions": _versions(),
+            "versions": versions(),
         }
 
+    def _refuse_foreign(self) -> None:
+        """Refuse a file, or a folder with other things in it."""
+        if self.path.exists() and not self.path.is_dir():
+            raise StoreError(f"{self.path} is a file, not a folder. Name another --output.")
+        # Hidden: what a process that was killed, or that starts at this moment, has not moved into its place.
+        is_ours = (self.path / "config.json").exists()
+        if not is_ours and self.path.exists() and any(not file.name.startswith(".") for file in self.path.iterdir()):
+            raise StoreError(f"{self.path} is not empty and no suite folder. Name another --output.")
+
     def _claim_folder(self) -> None:
-        """Refuse a folder that holds a run on other data or with other questions."""
+        """Take an empty folder, and refuse one that holds a run on other data or with other questions."""
         path = self.path / "config.json"
         if not path.exists():
-            # Hidden: what a process that was killed, or that starts at this moment, has not moved into its place.
-            if self.path.exists() and not self.path.is_dir():
-                raise StoreError(f"{self.path} is a file, not a folder. Name another --output.")
-            if self.path.exists() and any(not file.name.startswith(".") for file in self.path.iterdir()):
-                raise StoreError(f"{self.path} is not empty and no suite folder. Name another --output.")
             self._record(runs=[])
             return
         recorded = read_json(path)
@@ -511,56 +520,15 @@ def _cited(extractions: pa.Table) -> pa.Table:
     )
 
 
-def _extract_keys(run: RunFolder) -> list[str]:
+def _asked(run: RunFolder) -> list[tuple[str, str]]:
+    """Return the (request key, stage) pairs of a run's attempts."""
     answers = run.read("answers")
-    pairs = zip(answers["request_key"].to_pylist(), answers["stage"].to_pylist(), strict=True)
-    return [key for key, stage in pairs if stage == "extract"]
+    return list(zip(answers["request_key"].to_pylist(), answers["stage"].to_pylist(), strict=True))
 
 
-ANSWERS = pa.schema(
-    [
-        ("request_key", pa.string()),
-        ("stage", pa.string()),
-        ("about", pa.string()),
-        ("model", pa.string()),
-        ("attempt", pa.int64()),
-        ("status", pa.string()),
-        ("text", pa.string()),
-        ("reasoning", pa.string()),
-        ("problem", pa.string()),
-        ("finish_reason", pa.string()),
-        ("n_prompt_tokens", pa.int64()),
-        ("n_cached_tokens", pa.int64()),
-        ("n_output_tokens", pa.int64()),
-        ("n_reasoning_tokens", pa.int64()),
-        ("seconds", pa.float64()),
-        ("finished_at", pa.string()),
-    ]
-)
-
-
-def _answers_table(store: ResponseStore, keys: Iterable[tuple[str, str]]) -> pa.Table:
-    """Return every attempt at some requests, in the order of the requests."""
-    rows = []
-    for key, stage in dict.fromkeys(keys):
-        rows += [{**row, "request_key": key, "stage": stage} for row in store.rows(key)]
-    return pa.Table.from_pylist([{name: row[name] for name in ANSWERS.names} for row in rows], ANSWERS)
-
-
-def _account(answers: Iterable[Answered[Any, Any]], store: ResponseStore) -> dict[str, Any]:
-    """Return a stage's outcomes, and its tokens and seconds over all attempts, whichever session made them."""
-    answers = list(answers)
-    outcomes = {answer.key: answer.outcome for answer in answers}
-    counts = dict.fromkeys(STATUSES, 0)
-    for outcome in outcomes.values():
-        counts[outcome.status] += 1
-    return {
-        "n_subjects": sum(not answer.followed_up for answer in answers),
-        "n_requests": len(outcomes),
-        "n_unreadable": sum(answer.parsed.value is None and not answer.followed_up for answer in answers),
-        "outcomes": counts,
-        **store.totals(outcomes),
-    }
+def _who(described: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what decides a model's answers, of all that is recorded of it."""
+    return {name: described[name] for name in ("name", "revision", "profile", "sampling", "structured")}
 
 
 def _describe(config: ModelConfig, engine: Engine) -> dict[str, Any]:
@@ -570,19 +538,3 @@ def _describe(config: ModelConfig, engine: Engine) -> dict[str, Any]:
         "structured": config.structured,
         **engine.describe(),
     }
-
-
-def _versions() -> dict[str, str | None]:
-    return {"python": platform.python_version(), "commit": _commit(), **{name: version(name) for name in PACKAGES}}
-
-
-@cache
-def _commit() -> str | None:
-    """Return the commit of the checkout that this code runs from, with a mark when it was changed; None elsewhere."""
-    git = ["git", "-C", str(Path(__file__).parent)]
-    try:
-        found = subprocess.run([*git, "describe", "--always", "--dirty", "--abbrev=40"], capture_output=True, text=True)
-    except OSError:  # no git on this machine
-        return None
-    inside = "site-packages" not in __file__ and found.returncode == 0
-    return found.stdout.strip() if inside else None

@@ -82,6 +82,8 @@ def _split(specification: str) -> dict[str, Any]:
         options["engine"] = engine
     else:
         name = head
+        if colon and not os.path.exists(head):
+            raise ConfigError(f"There is no engine {engine!r} (in {head!r}). There are: {', '.join(ENGINES)}.")
     options["name"] = name
     # A folder may have an @ in its path.
     if "@" in name and not os.path.isdir(name):

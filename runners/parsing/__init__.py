@@ -6,7 +6,7 @@ again; it is never an empty answer. They know nothing about engines, prompts, hi
 
 from .answers import THINK_TAGS, Parsed, ParseStatus, strip_reasoning
 from .indices import ITEM_WORDS, SelectedIndices, parse_indices
-from .interests import ExtractedInterest, ExtractedInterests, parse_interests
+from .interests import ExtractedInterest, ExtractedInterests, parse_interests, unwrap_id
 from .mapping import NO_CATEGORY, parse_mapping
 
 __all__ = [
@@ -22,4 +22,5 @@ __all__ = [
     "parse_interests",
     "parse_mapping",
     "strip_reasoning",
+    "unwrap_id",
 ]

@@ -6,11 +6,15 @@ It does not know the history: whether a cited id exists is for others to say.
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from unicodedata import category
 
 from .answers import THINK_TAGS, Parsed, answer_of, clean_text, excerpt, strip_fence
 from .json_values import JsonValue, OpenContainer, find_values, read_whole
 
-__all__ = ["ExtractedInterest", "ExtractedInterests", "parse_interests"]
+__all__ = ["ExtractedInterest", "ExtractedInterests", "parse_interests", "unwrap_id"]
+
+_INVISIBLE = ("Cc", "Cf", "Zs", "Zl", "Zp")
+"""Unicode categories of marks that show nothing: controls, formats, spaces."""
 
 MAX_ANSWER_CHARS = 1_000_000
 """Of an answer that is not JSON throughout: a quarter of a million tokens, which only a model in a loop writes."""
@@ -229,7 +233,7 @@ def _interests(members: list[object]) -> ExtractedInterests:
     for member in members:
         name = _get(member, *_NAME_KEYS) if isinstance(member, dict) else None
         name = clean_text(name) if isinstance(name, str) else ""
-        if not isinstance(member, dict) or not name:
+        if not isinstance(member, dict) or all(category(mark) in _INVISIBLE for mark in name):
             n_dropped += 1
             continue
         ids = _ids(member)
@@ -261,11 +265,11 @@ def _id(value: object) -> str | None:
         value = int(value)
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
-    return (_unwrap(value) or None) if isinstance(value, str) else None
+    return (unwrap_id(value) or None) if isinstance(value, str) else None
 
 
-def _unwrap(text: str) -> str:
-    """Trim, and remove the brackets or quotes around."""
+def unwrap_id(text: str) -> str:
+    """Return an id trimmed, without the brackets or quotes around it."""
     text = clean_text(text)
     first, last = 0, len(text)
     while first < last:

@@ -17,7 +17,7 @@ _ANGLE = re.compile(r"[<>]")
 _BRACKET_TOKEN = re.compile(r"\[(?=/?[A-Z_]{2,}\])")
 _UNPRINTABLE = re.compile(
     # The last are tag characters: invisible to people, ASCII to models.
-    r"[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\U000e0000-\U000e007f]+"
+    r"[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\U000e0000-\U000e007f]+"
 )
 _SPACE = re.compile(r"\s+")
 _LOOKALIKES = {"<": "‹", ">": "›"}

@@ -61,6 +61,16 @@ class Asker:
     prompt: Prompt
     model: ModelRef
     config: ModelConfig
+    context_tokens: int | None = None
+    """Of the model's engine; None where there is no limit."""
+
+    @property
+    def answer_tokens(self) -> int:
+        """The longest answer asked for: the configured one, else the prompt's, and then at most half of the context."""
+        longest = self.config.max_tokens or self.prompt.max_tokens
+        if self.config.max_tokens is None and self.context_tokens is not None:
+            longest = min(longest, self.context_tokens // 2)
+        return longest
 
     @property
     def holds_to_schema(self) -> bool:
@@ -68,9 +78,9 @@ class Asker:
         return self.config.holds_to_schema(by_default=self.prompt.name != "extract")
 
     @classmethod
-    def of(cls, stage: str, model: ModelRef, config: ModelConfig) -> "Asker":
+    def of(cls, stage: str, model: ModelRef, config: ModelConfig, context_tokens: int | None = None) -> "Asker":
         """Return the asker of a stage, with the prompt of that name."""
-        return cls(load_prompt(stage), model, config)
+        return cls(load_prompt(stage), model, config, context_tokens)
 
     def ask(self, about: Any, n_reask: int, schema: dict[str, Any] | None = None, **values: object) -> Request:
         """Render one request."""
@@ -79,7 +89,7 @@ class Asker:
             about=about,
             messages=self.prompt.render(n_reask=n_reask, **values),
             model=self.model,
-            sampling=self.config.sampling(self.prompt.max_tokens),
+            sampling=self.config.sampling(self.answer_tokens),
             schema=schema if self.holds_to_schema else None,
         )
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from ...hf_datasets import INTERACTION_TYPES
 from ..histories import Histories
-from ..parsing import ExtractedInterests, Parsed, parse_interests
+from ..parsing import ExtractedInterests, Parsed, parse_interests, unwrap_id
 from ..prompts import identifier, render_lines
 from ..requests import Outcome, Request
 from .base import Answered, Asker
@@ -24,6 +24,7 @@ USERS = pa.schema(
         ("n_chunks", pa.int64()),
         ("n_chunks_answered", pa.int64()),
         ("n_members_dropped", pa.int64()),
+        ("n_ids_dropped", pa.int64()),
         ("scored", pa.bool_()),
     ]
 )
@@ -70,6 +71,9 @@ class Extract:
         self._chunk_size = chunk_size
         self._history_length = history_length
         self._ids = [identifier(object_id) for object_id in histories.object_ids]
+        known = set(histories.object_ids)
+        bare = {unwrap_id(object_id): object_id for object_id in histories.object_ids}
+        self._wrapped = {short: own for short, own in bare.items() if short not in known}
 
     def subjects(self) -> Sequence[Chunk]:
         """Return every chunk of every user."""
@@ -104,6 +108,10 @@ class Extract:
         """Ask again for a chunk whose answer could not be read."""
         return subject if parsed.value is None else None
 
+    def _own_form(self, item_id: str) -> str:
+        """Return an id as the data has it, where it has brackets or quotes of its own that parsing takes off."""
+        return self._wrapped.get(item_id, item_id)
+
     def records(self, answers: Iterable[Answered[Any, ExtractedInterests]]) -> tuple[pa.Table, pa.Table]:
         """Merge the answers of each user's chunks.
 
@@ -127,7 +135,7 @@ class Extract:
                         interest.name,
                         {"user_id": user, "interest": interest.name, "item_ids": {}, "chunks": [], "request_keys": []},
                     )
-                    row["item_ids"] |= dict.fromkeys(interest.item_ids)
+                    row["item_ids"] |= dict.fromkeys(map(self._own_form, interest.item_ids))
                     row["chunks"].append(answer.subject.position)
                     row["request_keys"].append(answer.key)
             n_chunks = len(answered)
@@ -138,6 +146,7 @@ class Extract:
                     "n_chunks": n_chunks,
                     "n_chunks_answered": len(readable),
                     "n_members_dropped": sum(value.n_dropped for _, value in readable),
+                    "n_ids_dropped": sum(value.n_ids_dropped for _, value in readable),
                     "scored": len(readable) >= MIN_ANSWERED * n_chunks,
                 }
             )

@@ -54,29 +54,25 @@ class Ground:
 
     name = "ground"
 
-    def __init__(self, asker: Asker, histories: Histories, claims: Sequence[Claim], context_tokens: int | None) -> None:
+    def __init__(self, asker: Asker, histories: Histories, claims: Sequence[Claim]) -> None:
         """Prepare the stage.
 
         Args:
             asker: of the judge.
             histories: of the users.
             claims: every interest; one whose items are all unknown is not asked about, as it has no evidence.
-            context_tokens: of the judge.
         """
         self._asker = asker
         self._histories = histories
         self._claims = claims
-        self._context_tokens = context_tokens
 
     def subjects(self) -> Sequence[Evidence]:
         """Return the parts of every claim."""
-        reserved = INSTRUCTION_TOKENS + self._asker.config.sampling(self._asker.prompt.max_tokens).max_tokens
+        reserved, context = INSTRUCTION_TOKENS + self._asker.answer_tokens, self._asker.context_tokens
         return [
             Evidence(claim, part.start, part.stop)
             for claim in self._claims
-            for part in split_to_budget(
-                [self._histories.text_of(item_id) for item_id in claim.item_ids], self._context_tokens, reserved
-            )
+            for part in split_to_budget(list(map(self._histories.text_of, claim.item_ids)), context, reserved)
         ]
 
     def request(self, subject: Evidence, n_reask: int) -> Request:

@@ -18,8 +18,9 @@ from .base import Answered, Asker, items_schema, split_to_budget
 
 __all__ = ["SHORTLISTS", "PoolPart", "Shortlist"]
 
-INSTRUCTION_TOKENS = 1200
-"""Of the prompt around the pool, with room for a user's interests."""
+INSTRUCTION_TOKENS = 400
+INTEREST_TOKENS = 800
+"""Room for a user's interests; those of a user with more are asked about in turn."""
 
 SHORTLISTS = pa.schema(
     [
@@ -38,9 +39,12 @@ class PoolPart(NamedTuple):
     first: int
     last: int
     user: str
+    batch: int = 0
+    """Which of the user's batches of interests."""
 
     def __str__(self) -> str:
-        return f"user {self.user}, pool objects {self.first} to {self.last - 1}"
+        batch = f", interests part {self.batch + 1}" if self.batch else ""
+        return f"user {self.user}, pool objects {self.first} to {self.last - 1}{batch}"
 
 
 class Shortlist:
@@ -48,22 +52,24 @@ class Shortlist:
 
     name = "shortlist"
 
-    def __init__(
-        self, asker: Asker, pool: ObjectPool, interests: Mapping[str, Sequence[str]], context_tokens: int | None
-    ) -> None:
+    def __init__(self, asker: Asker, pool: ObjectPool, interests: Mapping[str, Sequence[str]]) -> None:
         """Prepare the stage.
 
         Args:
-            asker: of the judge.
+            asker: of the judge; the pool is split to its context.
             pool: the data set's sample of objects.
             interests: each user's interests; users without any are not asked about.
-            context_tokens: of the judge; the pool is split to it.
         """
         self._asker = asker
         self._pool = pool
-        self._interests = {user: sorted(names) for user, names in interests.items() if names}
-        reserved = INSTRUCTION_TOKENS + asker.config.sampling(asker.prompt.max_tokens).max_tokens
-        self._parts = list(split_to_budget(pool.texts, context_tokens, reserved))
+        self._interests: dict[str, list[list[str]]] = {}
+        for user, names in interests.items():
+            shown = [clean(name) for name in sorted(names)]
+            parts = split_to_budget(shown, None if asker.context_tokens is None else INTEREST_TOKENS, 0)
+            if shown:
+                self._interests[user] = [shown[part] for part in parts]
+        reserved = INSTRUCTION_TOKENS + INTEREST_TOKENS + asker.answer_tokens
+        self._parts = list(split_to_budget(pool.texts, asker.context_tokens, reserved))
         self._lines = {
             part.start: render_lines((item_name(i), text) for i, text in enumerate(pool.texts[part]))
             for part in self._parts
@@ -71,12 +77,17 @@ class Shortlist:
 
     def subjects(self) -> Sequence[PoolPart]:
         """Return every user for the first part of the pool, then every user for the next."""
-        return [PoolPart(part.start, part.stop, user) for part in self._parts for user in self._interests]
+        return [
+            PoolPart(part.start, part.stop, user, batch)
+            for part in self._parts
+            for user, batches in self._interests.items()
+            for batch in range(len(batches))
+        ]
 
     def request(self, subject: PoolPart, n_reask: int) -> Request:
         """Render the request for one part of the pool and one user."""
         size = subject.last - subject.first
-        interests = [clean(name) for name in self._interests[subject.user]]
+        interests = self._interests[subject.user][subject.batch]
         lines = self._lines[subject.first]
         return self._asker.ask(subject, n_reask, items_schema(size, size), items=lines, interests=interests)
 
@@ -93,29 +104,28 @@ class Shortlist:
 
         Objects of an unanswered part are kept out, since nobody said that they do not overlap.
         """
-        usable = {user: np.ones(len(self._pool), dtype=bool) for user in self._interests}
-        overlapping = dict.fromkeys(self._interests, 0)
-        unanswered = dict.fromkeys(self._interests, 0)
-        keys: dict[str, list[tuple[int, str]]] = {user: [] for user in self._interests}
+        overlapping = {user: np.zeros(len(self._pool), dtype=bool) for user in self._interests}
+        unanswered = {user: np.zeros(len(self._pool), dtype=bool) for user in self._interests}
+        keys: dict[str, list[tuple[int, int, str]]] = {user: [] for user in self._interests}
         for answer in answers:
             if answer.followed_up:
                 continue
-            first, last, user = answer.subject
-            keys[user].append((first, answer.key))
+            first, last, user, batch = answer.subject
+            keys[user].append((first, batch, answer.key))
             if answer.parsed.value is None:
-                usable[user][first:last] = False
-                unanswered[user] += last - first
+                unanswered[user][first:last] = True
             else:
-                usable[user][first + np.array(answer.parsed.value.indices, dtype=int)] = False
-                overlapping[user] += len(answer.parsed.value.indices)
-        rows = [
-            {
-                "user_id": user,
-                "object_ids": [self._pool.object_ids[i] for i in np.flatnonzero(usable[user])],
-                "n_overlapping": overlapping[user],
-                "n_unanswered": unanswered[user],
-                "request_keys": [key for _, key in sorted(keys[user])],
-            }
-            for user in self._interests
-        ]
+                overlapping[user][first + np.array(answer.parsed.value.indices, dtype=int)] = True
+        rows = []
+        for user in self._interests:
+            left = np.flatnonzero(~overlapping[user] & ~unanswered[user])
+            rows.append(
+                {
+                    "user_id": user,
+                    "object_ids": [self._pool.object_ids[i] for i in left],
+                    "n_overlapping": int(overlapping[user].sum()),
+                    "n_unanswered": int(unanswered[user].sum()),
+                    "request_keys": [key for _, _, key in sorted(keys[user])],
+                }
+            )
         return pa.Table.from_pylist(rows, SHORTLISTS)

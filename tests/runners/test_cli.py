@@ -153,7 +153,6 @@ def test_settings_from_a_file_and_flags_over_them(gistbench, own_file, tmp_path)
     assert config["users"] == ["u03"]
 
 
-@pytest.mark.xfail(strict=True, reason="--users with names does not replace the file's n_users")
 def test_a_file_sampled_users_and_flags_named_ones(gistbench, own_file, tmp_path):
     """Users by name and by number are two settings: the flag must not be cut by the file's."""
     (tmp_path / "run.toml").write_text(f'dataset = "{own_file}"\ncandidates = ["lexical/phrase"]\nn_users = 1\n')

@@ -16,17 +16,22 @@ def manifest(name="org/a", dataset="demo", taxonomy="open", n_users=9, **scores)
     score = {
         **values,
         **{f"ci_{m}": None if values[m] is None else [values[m] - 0.1, values[m] + 0.1] for m in METRICS},
+        **{f"n_users_{m}": 0 if values[m] is None else n_users for m in METRICS},
         **{f"mean_{m}": values[m] for m in METRICS},
         **{f"ci_mean_{m}": None if values[m] is None else [values[m], values[m]] for m in METRICS},
         "interests_per_user": 4.25,
         "verified_share": 0.75,
         "n_unknown_item_ids": 3,
+        "n_over_selected": 4,
+        "n_retrieval_failed": 0,
+        "n_without_distractors": 1,
+        "n_few_distractors": 2,
         "n_users": n_users,
         "n_requested": 10,
         "coverage": n_users / 10,
         "left_out": {"grounding": 1, "mapping": 2},
         "policy": {"ig": {"thresholds": {"preset": "base"}}},
-        "oracle": {"version": "abc", "n_candidates": 2, "given": False},
+        "oracle": {"version": "abc", "n_candidates": 2, "given": None},
     }
     return {
         "candidate": {"name": name, "revision": "1", "profile": "p/1"},

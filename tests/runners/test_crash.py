@@ -262,8 +262,15 @@ def test_it_is_killed_at_the_writing_of_files_of_every_phase(driver, undisturbed
     folder = tmp_path / "suite"
     # The first attempt also writes config.json at its start. Then follow: 3 x (4 tables, manifest); config.json twice;
     # 3 x (5 tables, manifest); oracle.json; 3 x (2 tables, manifest); three comparisons; suite.json.
+    # An attempt that finds a phase unchanged writes less, so it may end before the later places: it is whole then.
+    n_killed = 0
     for n in places:
-        disturb(driver, folder, **{moment: n})
+        before = len(calls(folder)) if folder.exists() else 0
+        code = driver.run(folder, **{moment: n})
+        check_nothing_is_half_written(folder)
+        n_killed += code == -signal.SIGKILL
+        assert code == -signal.SIGKILL or (code == 0 and before == len(calls(undisturbed)))
+    assert n_killed >= len(places) - 3
     finish(driver, folder, undisturbed)
     assert sorted(calls(folder)) == sorted(calls(undisturbed))
 
@@ -292,7 +299,7 @@ def test_it_is_killed_from_outside_at_any_moment(driver, undisturbed, tmp_path):
 def test_a_finished_suite_that_is_killed_in_a_repetition_stays_good(driver, undisturbed, tmp_path):
     folder = tmp_path / "suite"
     assert driver.run(folder) == 0
-    for n in (3, 17, 33, 45):
+    for n in (3, 9, 17, 33):
         assert disturb(driver, folder, die_before_move=n) == []
     finish(driver, folder, undisturbed)
 
@@ -302,8 +309,8 @@ def test_two_processes_at_the_same_suite_end_with_the_same_scores(driver, undist
     folder = tmp_path / "suite"
     driver.start(*((folder, {"delay_s": delay_s}) for delay_s in delays_s))
     codes = driver.wait()
-    # One may find that the other has just begun a phase again, and says so; it never breaks.
-    assert 0 in codes
+    # The second waits for the first, and then finds everything answered.
+    assert codes == [0, 0]
     assert set(codes) <= {0, 1}, (folder.parent / (folder.name + ".calls.err")).read_text()
     assert answered(folder) == set(calls(undisturbed))
     check_nothing_is_half_written(folder)

@@ -32,6 +32,13 @@ class LexicalConfig(ModelConfig):
             raise ValueError(f"there is no lexical model {name!r}; there are {', '.join(known)}")
         return name
 
+    @field_validator("revision")
+    @classmethod
+    def _current(cls, revision: str | None) -> str | None:
+        if revision not in (None, RULES_VERSION):
+            raise ValueError(f"the lexical models are at revision {RULES_VERSION}, not {revision!r}")
+        return revision
+
 
 class LexicalEngine:
     """Answers requests by rules over their words."""

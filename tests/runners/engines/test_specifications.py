@@ -19,7 +19,6 @@ def named(specification):
         ("vllm:org/model@refs/pr/3", ("vllm", "org/model", "refs/pr/3")),
         ("openai:gpt-5", ("openai", "gpt-5", None)),
         ("openai:gpt-5@2026-01-01", ("openai", "gpt-5", "2026-01-01")),
-        ("llama3:8b", ("vllm", "llama3:8b", None)),
         ("vllm:/models/SmolLM2", ("vllm", "/models/SmolLM2", None)),
     ],
 )

@@ -1,4 +1,5 @@
 import json
+import unicodedata
 from typing import Any
 
 import pytest
@@ -136,7 +137,9 @@ def test_reasoning_tags() -> None:
     assert pairs(parse_interests(f"<think> [{A}]", reasoning_tags=None)) == READ_A
 
 
-NAMES = st.text(min_size=1).filter(lambda name: name.strip())
+NAMES = st.text(min_size=1).filter(
+    lambda name: any(unicodedata.category(mark) not in ("Cc", "Cf", "Zs", "Zl", "Zp") for mark in name)
+)
 IDS = st.integers().map(str) | st.text("abc123-_:", min_size=1)
 INTERESTS = st.lists(
     st.fixed_dictionaries({"interest": NAMES, "item_ids": st.lists(IDS | st.integers())}, optional={"why": st.text()})

@@ -48,8 +48,8 @@ def make_pool() -> Callable[..., ObjectPool]:
 def asker() -> Callable[..., Asker]:
     """Make the asker of a stage."""
 
-    def make(stage: str, **options: Any) -> Asker:
-        return Asker.of(stage, MODEL, LexicalConfig(name="lexical/overlap", **options))
+    def make(stage: str, context: int | None = None, **options: Any) -> Asker:
+        return Asker.of(stage, MODEL, LexicalConfig(name="lexical/overlap", **options), context)
 
     return make
 

@@ -20,7 +20,7 @@ MINE = Claim("v", "Jazz", ("a",))
 @pytest.fixture
 def make_stage(asker, histories):
     def make(*claims, context=None, **options):
-        return Ground(asker("ground", **options), histories, claims, context)
+        return Ground(asker("ground", context, **options), histories, claims)
 
     return make
 
@@ -72,7 +72,7 @@ def parted(asker, make_histories):
     histories = make_histories(u=[(f"o{n}", f"text {n}" + "x" * 270, "i+") for n in range(7)])
     claim = Claim("u", "Jazz", tuple(f"o{n}" for n in range(7)))
     # 400 for the instructions, 512 for the answer, and 300 tokens: three items of 276 + 24 characters.
-    stage = Ground(asker("ground"), histories, [claim], 400 + 512 + 300)
+    stage = Ground(asker("ground", 400 + 512 + 300, max_tokens=512), histories, [claim])
     return stage, claim
 
 
@@ -120,5 +120,5 @@ def test_room_is_left_for_the_answer_that_the_judge_is_allowed(asker, make_histo
     histories = make_histories(u=[(f"o{n}", "x" * 276, "i+") for n in range(6)])
     claim = Claim("u", "Jazz", tuple(f"o{n}" for n in range(6)))
     context = 400 + 2048 + 300
-    stage = Ground(asker("ground", max_tokens=2048), histories, [claim], context)
+    stage = Ground(asker("ground", context, max_tokens=2048), histories, [claim])
     assert [subject.last - subject.first for subject in stage.subjects()] == [3, 3]
