@@ -9,9 +9,18 @@ What needs the `datasets` library is imported when it is first asked for, so tha
 
 from typing import TYPE_CHECKING
 
-from .errors import ConfigError, DataError, EngineError, GistbenchError, GistbenchWarning, StoreError
+from .errors import ConfigError, DataError, EngineError, GistbenchError, GistbenchWarning, HubError, StoreError
 from .files import FILE_EXTENSIONS, read_engagements
-from .registry import DATASET_NAMES, DatasetRecord, dataset_record, list_datasets, load_engagements
+from .registry import (
+    CONFIG_NAMES,
+    DATASET_NAMES,
+    TABLE_NAMES,
+    DatasetRecord,
+    config_record,
+    dataset_record,
+    list_datasets,
+    load_engagements,
+)
 from .schema import (
     ENGAGEMENT_SCHEMA,
     INTERACTION_TYPES,
@@ -21,6 +30,7 @@ from .schema import (
     filter_users,
     fingerprint_engagements,
     newest_first,
+    user_slices,
     validate_engagements,
 )
 from .taxonomy import TAXONOMY_NAMES, Taxonomy, load_taxonomy
@@ -28,13 +38,16 @@ from .taxonomy import TAXONOMY_NAMES, Taxonomy, load_taxonomy
 if TYPE_CHECKING:
     from .builder import FEATURES
     from .planted import planted_oracle, planted_truth
+    from .ratings import split_ratings
 
 __all__ = [
+    "CONFIG_NAMES",
     "DATASET_NAMES",
     "ENGAGEMENT_SCHEMA",
     "FEATURES",
     "FILE_EXTENSIONS",
     "INTERACTION_TYPES",
+    "TABLE_NAMES",
     "TAXONOMY_NAMES",
     "ConfigError",
     "DataError",
@@ -43,9 +56,11 @@ __all__ = [
     "EngineError",
     "GistbenchError",
     "GistbenchWarning",
+    "HubError",
     "Quantiles",
     "StoreError",
     "Taxonomy",
+    "config_record",
     "dataset_record",
     "describe_engagements",
     "filter_users",
@@ -57,6 +72,8 @@ __all__ = [
     "planted_oracle",
     "planted_truth",
     "read_engagements",
+    "split_ratings",
+    "user_slices",
     "validate_engagements",
 ]
 
@@ -70,4 +87,8 @@ def __getattr__(name: str) -> object:
         from . import planted
 
         return getattr(planted, name)
+    if name == "split_ratings":
+        from .ratings import split_ratings
+
+        return split_ratings
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

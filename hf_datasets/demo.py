@@ -32,7 +32,7 @@ class DemoConfig(EngagementConfig):
 class Demo(EngagementBuilder):
     """Builder of `demo`."""
 
-    VERSION = datasets.Version("1.0.0")
+    VERSION = datasets.Version("2.0.0")
     BUILDER_CONFIG_CLASS = DemoConfig
 
     def engagement_tables(self) -> Iterable[pa.Table]:
@@ -46,5 +46,6 @@ RECORD = DatasetRecord(
     summary="A dozen invented users with about 100 engagements each.",
     signals=INTERACTION_TYPES,
     licence="Apache-2.0; written for gistbench, may be passed on",
+    redistributable=True,
     builder=Demo,
 )

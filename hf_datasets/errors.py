@@ -6,7 +6,8 @@
     ├── DataError             engagements, taxonomies or files that are not what they should be
     ├── ConfigError           an option, a name or a file of settings that cannot be used
     ├── EngineError           an engine that cannot be started, or cannot answer at all
-    └── StoreError            a response store or run folder that does not fit what is asked of it
+    ├── StoreError            a response store or run folder that does not fit what is asked of it
+    └── HubError              a Hub that refuses, cannot be reached, or holds something else than was expected
 
     GistbenchWarning          a result that stands but means less than it seems
 
@@ -14,7 +15,7 @@ A single request that fails is not an error but an outcome (see ``gistbench.runn
 The tree stands here because every other folder may import this one, and this one imports none.
 """
 
-__all__ = ["ConfigError", "DataError", "EngineError", "GistbenchError", "GistbenchWarning", "StoreError"]
+__all__ = ["ConfigError", "DataError", "EngineError", "GistbenchError", "GistbenchWarning", "HubError", "StoreError"]
 
 
 class GistbenchError(Exception):
@@ -35,6 +36,10 @@ class EngineError(GistbenchError, RuntimeError):
 
 class StoreError(GistbenchError, RuntimeError):
     """A response store or run folder that does not fit what is asked of it."""
+
+
+class HubError(GistbenchError, RuntimeError):
+    """A Hub that refuses, cannot be reached, or holds something else than was expected."""
 
 
 class GistbenchWarning(UserWarning):

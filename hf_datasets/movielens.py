@@ -1,48 +1,61 @@
 """The `movielens` dataset: ratings of films, from the files that GroupLens publishes.
 
-Reads the format of MovieLens 20M and later (32M, latest, latest-small): ``ratings.csv``, ``movies.csv`` and, as an
-option, ``tags.csv``, in a folder or in the zip file as downloaded. The files are the user's: GroupLens allows research
-but no redistribution, so nothing of them is shipped or published.
+Three layouts, in a folder or in the zip file as downloaded:
 
-The paper does not say where ratings become signals. Ours: 4 and more is an explicit positive, 3 and more an implicit
-positive, less an explicit negative; both limits are parameters.
+* MovieLens 20M and later (32M, latest, latest-small): ``ratings.csv``, ``movies.csv`` and, as an option, ``tags.csv``;
+* MovieLens 100K: ``u.data`` and ``u.item`` (Latin-1, no headers);
+* RecBole's atomic files: ``*.inter`` and ``*.item``, tab-separated with typed headers (``user_id:token``).
+
+Any of them may have a ``plots.csv`` or ``plots.tsv`` beside it (``movieId``, ``plot``), written by the user. The files
+are the user's: GroupLens allows research but no redistribution, so nothing of them is shipped or published.
+
+Where ratings become signals is ours, see :mod:`gistbench.hf_datasets.signals`.
 """
 
-import hashlib
-import json
-import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
-from typing import IO, ClassVar
+from typing import Any, ClassVar
 
 import datasets
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .builder import EngagementBuilder, EngagementConfig, sha256_of_file
+from .builder import EngagementBuilder, EngagementConfig
 from .errors import ConfigError, DataError
-from .files import Opener, read_csv_columns
+from .plots import PLOTS_FILES, add_plots, check_plots
+from .raw import LINE, BadRows, Layout, keep_rows, read_delimited, read_whole, unique_rows
 from .registry import DatasetRecord
 from .schema import ENGAGEMENT_SCHEMA
+from .signals import RATING_SIGNALS, check_rating_limits, check_ratings, rating_signals
 
-__all__ = ["RECORD", "MovieLens", "MovieLensConfig", "movie_texts"]
+__all__ = ["RECORD", "MovieLens", "MovieLensConfig", "MovieLensSource", "movie_texts", "movielens_ratings"]
 
-_REQUIRED = ("ratings.csv", "movies.csv")
-_OPTIONAL = ("tags.csv",)
-_BATCH_ROWS = 1_000_000
+LATEST = Layout("MovieLens 20M and later", ("ratings.csv", "movies.csv"), ("tags.csv", *PLOTS_FILES))
+ML_100K = Layout("MovieLens 100K", ("u.data", "u.item"), PLOTS_FILES)
+ATOMIC = Layout("RecBole's atomic files", ("*.inter", "*.item"), PLOTS_FILES)
+
+_GENRES = (
+    "unknown", "Action", "Adventure", "Animation", "Children's", "Comedy", "Crime", "Documentary", "Drama", "Fantasy",
+    "Film-Noir", "Horror", "Musical", "Mystery", "Romance", "Sci-Fi", "Thriller", "War", "Western",
+)  # fmt: skip
+"""The 0/1 columns of u.item, in their order (u.genre)."""
+_TEXT, _NUMBER = pa.string(), pa.float64()
+
+
+class MovieLensSource(EngagementConfig):
+    """The files of MovieLens as the source of a config."""
+
+    needs_source: ClassVar[str] = (
+        "a MovieLens folder or .zip with ratings.csv, movies.csv and, as an option, tags.csv; or with u.data and "
+        "u.item (100K); or with RecBole's .inter and .item (https://grouplens.org/datasets/movielens/)"
+    )
+    layouts: ClassVar[tuple[Layout, ...]] = (LATEST, ML_100K, ATOMIC)
 
 
 @dataclass
-class MovieLensConfig(EngagementConfig):
+class MovieLensConfig(MovieLensSource):
     """How ratings become signals, and what the text of a film holds."""
-
-    needs_source: ClassVar[str] = (
-        "a MovieLens folder or .zip with ratings.csv, movies.csv and, as an option, tags.csv "
-        "(https://grouplens.org/datasets/movielens/)"
-    )
 
     explicit_positive_min: float = 4.0
     """Lowest rating (0.5 to 5) that is an explicit positive."""
@@ -50,75 +63,126 @@ class MovieLensConfig(EngagementConfig):
     """Lowest rating that is an implicit positive; lower ones are explicit negatives."""
     n_top_tags: int = 5
     """Tags in a film's text: the most frequent ones, those of equal frequency in alphabetical order."""
+    plots: bool = False
+    """Add the plot of the plots file to a film's text."""
 
     def check(self) -> None:
         """Check the order of the limits and the number of tags."""
-        if self.implicit_positive_min > self.explicit_positive_min:
-            raise ConfigError(
-                f"implicit_positive_min={self.implicit_positive_min} is above "
-                f"explicit_positive_min={self.explicit_positive_min}: no rating would be an implicit positive."
-            )
+        check_rating_limits(self.explicit_positive_min, self.implicit_positive_min)
         if self.n_top_tags < 0:
             raise ConfigError(f"n_top_tags is {self.n_top_tags}; it must be 0 or more.")
-
-    def source_sha256(self) -> str:
-        """Return the hash of the files that are read, or of the zip file that holds them."""
-        path = Path(self.source or "").expanduser()
-        openers = _locate(path)
-        if path.is_file():
-            return sha256_of_file(path)
-        hashes = {name: sha256_of_file(_folder_of(path) / name) for name in sorted(openers)}
-        return hashlib.sha256(json.dumps(hashes).encode()).hexdigest()
+        if self.plots:
+            check_plots(self)
 
 
 class MovieLens(EngagementBuilder):
     """Builder of `movielens`."""
 
-    VERSION = datasets.Version("1.0.0")
+    VERSION = datasets.Version("2.0.0")
     BUILDER_CONFIG_CLASS = MovieLensConfig
 
     def engagement_tables(self) -> Iterable[pa.Table]:
-        """Yield the ratings as engagements, in the order of ratings.csv."""
+        """Yield the ratings as engagements, in the order of the file."""
         config: MovieLensConfig = self.config
-        files = _locate(Path(config.source or "").expanduser())
-        text = pa.string()
-        movies = _read(files, "movies.csv", {"movieId": text, "title": text, "genres": text}, config)
-        tags = None
-        if "tags.csv" in files and config.n_top_tags:
-            tags = _read(files, "tags.csv", {"movieId": text, "tag": text}, config)
-        ratings = _read(
-            files,
-            "ratings.csv",
-            {"userId": text, "movieId": text, "rating": pa.float64(), "timestamp": pa.float64()},
-            config,
-        )
+        movies, name = _movies(config, self.bad_rows)
         movie_ids = movies["movieId"].combine_chunks()
-        if len(pc.unique(movie_ids)) < len(movie_ids):
-            counts = pc.value_counts(movie_ids)
-            repeated = counts.filter(pc.greater(counts.field("counts"), 1))[0]["values"].as_py()
-            raise DataError(f"{config.source}: movies.csv has movieId {repeated!r} more than once; it must be unique.")
-        if (missing := ratings["rating"].null_count + pc.sum(pc.is_nan(ratings["rating"])).as_py()) > 0:
-            raise DataError(f"{config.source}: ratings.csv has {missing} rows without a rating.")
-        places = pc.index_in(ratings["movieId"], value_set=movie_ids)
-        if places.null_count:
-            first = ratings["movieId"].filter(pc.is_null(places))[0].as_py()
-            raise DataError(
-                f"{config.source}: {places.null_count} of {len(places)} ratings are of movies that movies.csv lacks; "
-                f"the first is movieId {first!r}. The two files must be of the same release."
-            )
-        texts = movie_texts(movies, tags, config.n_top_tags)
-        for start in range(0, ratings.num_rows, _BATCH_ROWS):
-            batch = ratings.slice(start, _BATCH_ROWS)
+        texts = movie_texts(movies, _tags(config, self.bad_rows), config.n_top_tags)
+        texts = add_plots(texts, movie_ids, config, "movieId", self.bad_rows) if config.plots else texts
+        for ratings in movielens_ratings(config, self.bad_rows):
+            places = pc.index_in(ratings["item"], value_set=movie_ids)
+            if places.null_count:
+                unknown = ratings.filter(pc.is_null(places))
+                for line, movie in zip(unknown[LINE].to_pylist(), unknown["item"].to_pylist(), strict=True):
+                    self.bad_rows.reject(
+                        _ratings_source(config),
+                        line,
+                        f"movieId {movie!r} is not in {name}. The two files must be of the same release.",
+                    )
+                ratings, places = ratings.filter(pc.is_valid(places)), places.drop_null()
             yield pa.table(
                 [
-                    batch["userId"],
-                    batch["movieId"],
-                    texts.take(places.slice(start, _BATCH_ROWS)),
-                    _signals(batch["rating"], config),
-                    batch["timestamp"],
+                    ratings["user"],
+                    ratings["item"],
+                    texts.take(places),
+                    rating_signals(ratings["rating"], config.explicit_positive_min, config.implicit_positive_min),
+                    ratings["time"],
                 ],
                 schema=ENGAGEMENT_SCHEMA,
             )
+
+
+def movielens_ratings(config: EngagementConfig, bad_rows: BadRows) -> Iterator[pa.Table]:
+    """Yield the ratings of any layout: ``user``, ``item``, ``rating`` (0.5 to 5), ``time`` (may be null), line."""
+    layout = config.found[0]
+    written: dict[str, Any] = {}
+    if layout == ATOMIC:
+        names, written = ("user_id:token", "item_id:token", "rating:float", "timestamp:float"), _ATOMIC_WRITTEN
+    elif layout == ML_100K:
+        names = ("user", "item", "rating", "time")
+        written = {"names": names, "delimiter": "\t", "quoted": False}
+    else:
+        names = ("userId", "movieId", "rating", "timestamp")
+    file = config.raw_file(_ratings_name(config), **written)
+    kinds = dict(zip(names, (_TEXT, _TEXT, _NUMBER, _NUMBER), strict=True))
+    any_rows = False
+    for batch in read_delimited(file, kinds, bad_rows):
+        any_rows = True
+        batch = check_ratings(batch, file.source, bad_rows, rating=names[2], time=names[3])
+        yield batch.rename_columns(["user", "item", "rating", "time", LINE])
+    if not any_rows:
+        raise DataError(f"{file.source} has a header but no rows.")
+
+
+_ATOMIC_WRITTEN: dict[str, Any] = {"delimiter": "\t", "quoted": False}
+
+
+def _ratings_name(config: EngagementConfig) -> str:
+    return config.found[0].required[0]
+
+
+def _ratings_source(config: EngagementConfig) -> str:
+    return config.raw_file(_ratings_name(config)).source
+
+
+def _movies(config: MovieLensConfig, bad_rows: BadRows) -> tuple[pa.Table, str]:
+    """Return ``movieId``, ``title``, ``genres`` (``|`` between) of every film, and the name of their file."""
+    layout = config.found[0]
+    name = layout.required[1]
+    if layout == ML_100K:
+        all_names = ("movieId", "title", "released", "video", "url", *_GENRES)
+        file = config.raw_file(name, names=all_names, delimiter="|", quoted=False, encoding="latin-1")
+        flags = dict.fromkeys(_GENRES, pa.int64())
+        movies = read_whole(read_delimited(file, {"movieId": _TEXT, "title": _TEXT, **flags}, bad_rows), file.source)
+        rows = zip(*(movies[genre].to_pylist() for genre in _GENRES[1:]), strict=True)
+        # Not with binary_join_element_wise: it drops rows of which all parts are null.
+        genres = ["|".join(genre for genre, flag in zip(_GENRES[1:], row, strict=True) if flag == 1) for row in rows]
+        movies = movies.select(["movieId", "title", LINE]).add_column(2, "genres", pa.array(genres, _TEXT))
+    elif layout == ATOMIC:
+        file = config.raw_file(name, **_ATOMIC_WRITTEN)
+        names = ("item_id:token", "movie_title:token_seq", "class:token_seq")
+        year = "release_year:token"
+        movies = read_whole(read_delimited(file, dict.fromkeys((*names, year), _TEXT), bad_rows), file.source)
+        # RecBole takes the year out of the title; films without one have an empty or odd year.
+        known = pc.match_substring_regex(movies[year], r"^\d{4}$")
+        title = pc.if_else(
+            known, pc.binary_join_element_wise(movies[names[1]], " (", movies[year], ")", ""), movies[names[1]]
+        )
+        genres = pc.replace_substring(pc.if_else(pc.equal(movies[names[2]], "unknown"), "", movies[names[2]]), " ", "|")
+        movies = pa.table([movies[names[0]], title, genres, movies[LINE]], names=["movieId", "title", "genres", LINE])
+    else:
+        file = config.raw_file(name)
+        kinds = dict.fromkeys(("movieId", "title", "genres"), _TEXT)
+        movies = read_whole(read_delimited(file, kinds, bad_rows), file.source)
+    titled = pc.not_equal(pc.utf8_trim_whitespace(movies["title"]), "")
+    movies = keep_rows(movies, titled, "a title was expected", "title", file.source, bad_rows)
+    return unique_rows(movies, "movieId", file.source, bad_rows), name
+
+
+def _tags(config: MovieLensConfig, bad_rows: BadRows) -> pa.Table | None:
+    if "tags.csv" not in config.found[1] or not config.n_top_tags:
+        return None
+    batches = list(read_delimited(config.raw_file("tags.csv"), {"movieId": _TEXT, "tag": _TEXT}, bad_rows))
+    return pa.concat_tables(batches) if batches else None
 
 
 def movie_texts(movies: pa.Table, tags: pa.Table | None, n_top_tags: int) -> pa.Array:
@@ -156,76 +220,11 @@ def _top_tags(movie_ids: pa.Array, tags: pa.Table, n: int) -> pa.ChunkedArray:
     return pa.chunked_array([pc.if_else(pc.equal(joined, "Tags: "), None, joined)])
 
 
-def _signals(ratings: pa.ChunkedArray, config: MovieLensConfig) -> pa.ChunkedArray:
-    positive = pc.if_else(
-        pc.greater_equal(ratings, config.explicit_positive_min), "explicit_positive", "implicit_positive"
-    )
-    return pc.if_else(pc.greater_equal(ratings, config.implicit_positive_min), positive, "explicit_negative")
-
-
-def _read(
-    files: Mapping[str, Opener], name: str, columns: Mapping[str, pa.DataType], config: MovieLensConfig
-) -> pa.Table:
-    table = read_csv_columns(files[name], columns, source=f"{config.source}: {name}")
-    if not table.num_rows and name in _REQUIRED:
-        raise DataError(f"{config.source}: {name} has a header but no rows.")
-    return table
-
-
-def _locate(source: Path) -> dict[str, Opener]:
-    """Find the files in a folder, a sub-folder of it, or a zip file."""
-    if source.is_dir():
-        folder = _folder_of(source)
-        return {name: partial(_open_file, folder / name) for name in _present(p.name for p in folder.iterdir())}
-    if not source.is_file():
-        raise DataError(f"{source}: no such file or folder. Needed: {MovieLensConfig.needs_source}.")
-    try:
-        with zipfile.ZipFile(source) as archive:
-            members = [name for name in archive.namelist() if not name.startswith("__MACOSX/")]
-    except zipfile.BadZipFile as error:
-        raise DataError(f"{source}: not a zip file ({error}). Needed: {MovieLensConfig.needs_source}.") from error
-    folders = [name.removesuffix(_REQUIRED[0]) for name in members if name.split("/")[-1] == _REQUIRED[0]]
-    prefix = _the_only([folder for folder in folders if folder + _REQUIRED[1] in members], source)
-    inside = _present(name.removeprefix(prefix) for name in members if name.startswith(prefix))
-    return {name: partial(_open_member, source, prefix + name) for name in inside}
-
-
-def _folder_of(source: Path) -> Path:
-    candidates = [source, *sorted(path for path in source.iterdir() if path.is_dir())]
-    complete = [str(path) for path in candidates if all((path / name).is_file() for name in _REQUIRED)]
-    return Path(_the_only(complete, source))
-
-
-def _the_only(complete: list[str], source: Path) -> str:
-    if not complete:
-        raise DataError(
-            f"{source}: {' and '.join(_REQUIRED)} were not found together, neither there nor one folder below. "
-            f"Needed: {MovieLensConfig.needs_source}."
-        )
-    if len(complete) > 1:
-        raise DataError(f"{source}: holds several MovieLens releases ({', '.join(complete)}). Name one of them.")
-    return complete[0]
-
-
-def _present(names: Iterable[str]) -> list[str]:
-    found = set(names)
-    return [name for name in (*_REQUIRED, *_OPTIONAL) if name in found]
-
-
-def _open_file(path: Path) -> IO[bytes]:
-    return path.open("rb")
-
-
-def _open_member(archive: Path, member: str) -> IO[bytes]:
-    with zipfile.ZipFile(archive) as opened:
-        return opened.open(member)
-
-
 RECORD = DatasetRecord(
     name="movielens",
     title="MovieLens",
-    summary="Ratings of films with titles, genres and tags, from a MovieLens release (20M and later) on your disk.",
-    signals=("explicit_positive", "implicit_positive", "explicit_negative"),
+    summary="Ratings of films with titles, genres and tags, from a MovieLens release on your disk.",
+    signals=RATING_SIGNALS,
     licence="GroupLens terms of use: research, with acknowledgement; no redistribution without permission",
     builder=MovieLens,
     citation=(

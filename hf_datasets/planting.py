@@ -24,7 +24,7 @@ Pure: parameters and a taxonomy in, Arrow tables out.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -71,6 +71,7 @@ _NOISE_TYPES = (0.1, 0.4, 0.35, 0.15)
 """Shares of the four interaction types among noise."""
 
 _BLOCK_USERS = 1000
+_TABLE_ROWS = 262_144
 _FIRST_TIME = 1_704_067_200  # 2024-01-01T00:00:00Z
 _YEAR_SECONDS = 365 * 86_400
 
@@ -189,22 +190,33 @@ class Planting:
                 f"{len(self.taxonomy)} categories."
             )
 
-    def engagement_tables(self) -> Iterator[pa.Table]:
-        """Yield the engagements user by user, oldest first, a thousand users at a time."""
-        for users, _, objects, types, _, times in self._blocks():
-            order = np.argsort(times, axis=1, kind="stable")
-            shape = objects.shape
-            flat_objects = np.take_along_axis(objects, order, axis=1).ravel()
-            yield pa.table(
-                [
-                    _words(np.repeat(np.arange(shape[0]), shape[1]), users),
-                    _words(flat_objects, self._object_ids),
-                    _words(flat_objects, self._object_texts),
-                    _words(np.take_along_axis(types, order, axis=1).ravel(), INTERACTION_TYPES),
-                    pa.array(np.take_along_axis(times, order, axis=1).ravel().astype(np.float64)),
-                ],
-                schema=ENGAGEMENT_SCHEMA,
-            )
+    @property
+    def n_blocks(self) -> int:
+        """Blocks of users, which can be made apart from one another."""
+        return -(-self.parameters.n_users // _BLOCK_USERS)
+
+    def engagement_tables(self, blocks: Iterable[int] | None = None) -> Iterator[pa.Table]:
+        """Yield the engagements user by user, in the order of their ids, each user's oldest first.
+
+        Args:
+            blocks: which blocks of users to make; None makes all.
+        """
+        per_table = max(1, _TABLE_ROWS // self.parameters.n_engagements_per_user)
+        for users, _, objects, types, _, times in self._blocks(blocks):
+            for start in range(0, len(users), per_table):
+                part = slice(start, start + per_table)
+                order = np.argsort(times[part], axis=1, kind="stable")
+                flat_objects = np.take_along_axis(objects[part], order, axis=1).ravel()
+                yield pa.table(
+                    [
+                        _words(np.repeat(np.arange(len(order)), order.shape[1]), users[part]),
+                        _words(flat_objects, self._object_ids),
+                        _words(flat_objects, self._object_texts),
+                        _words(np.take_along_axis(types[part], order, axis=1).ravel(), INTERACTION_TYPES),
+                        pa.array(np.take_along_axis(times[part], order, axis=1).ravel().astype(np.float64)),
+                    ],
+                    schema=ENGAGEMENT_SCHEMA,
+                )
 
     def truth(self) -> pa.Table:
         """Return every planted interest, (users x interests, 6) in :data:`TRUTH_SCHEMA`."""
@@ -290,14 +302,15 @@ class Planting:
         ]
 
     def _blocks(
-        self,
+        self, blocks: Iterable[int] | None = None
     ) -> Iterator[tuple[list[str], _Ints, _Ints, _Ints, _Ints, _Ints]]:
         """Yield user ids, topics (users, interests), objects and types (users, engagements), reasons, times.
 
         A user's engagements are in the order of the interests, then noise.
         """
         p = self.parameters
-        for block, start in enumerate(range(0, p.n_users, _BLOCK_USERS)):
+        for block in range(self.n_blocks) if blocks is None else blocks:
+            start = block * _BLOCK_USERS
             rng = self._generator(3, block)
             n = min(_BLOCK_USERS, p.n_users - start)
             # Whole blocks are drawn, then cut: the first users must not depend on the number of users.

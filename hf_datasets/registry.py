@@ -1,7 +1,8 @@
 """The datasets that have a name, and the one way to load engagements.
 
 A dataset is a module of this package that is called like it and holds a ``RECORD`` (what it is) whose builder makes its
-rows. To add one, write the module and add its name to :data:`DATASET_NAMES`. Knows nothing about how rows are made.
+rows. To add one, write the module and add its name to :data:`DATASET_NAMES` where its rows are engagements, else to
+:data:`TABLE_NAMES`. Knows nothing about how rows are made.
 """
 
 import importlib
@@ -9,7 +10,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
@@ -19,11 +20,44 @@ from .files import read_engagements
 from .schema import validate_engagements
 
 if TYPE_CHECKING:
+    import datasets
+
     from .builder import EngagementBuilder
 
-__all__ = ["DATASET_NAMES", "DatasetRecord", "dataset_record", "list_datasets", "load_engagements"]
+__all__ = [
+    "CONFIG_NAMES",
+    "DATASET_NAMES",
+    "TABLE_NAMES",
+    "DatasetRecord",
+    "config_record",
+    "dataset_record",
+    "list_datasets",
+    "load_engagements",
+]
 
-DATASET_NAMES: tuple[str, ...] = ("demo", "planted", "movielens")
+DATASET_NAMES: tuple[str, ...] = (
+    "demo",
+    "planted",
+    "synthetic",
+    "kuairec",
+    "mind",
+    "amazon_music",
+    "goodreads",
+    "yelp",
+    "movielens",
+    "goodbooks",
+)
+"""Datasets of engagements."""
+TABLE_NAMES: tuple[str, ...] = (
+    "movielens_ratings",
+    "goodbooks_ratings",
+    "taxonomy_open",
+    "taxonomy_official",
+    "oracle_official",
+)
+"""Datasets of other rows: ratings, taxonomies, oracle."""
+CONFIG_NAMES: tuple[str, ...] = (*DATASET_NAMES, *TABLE_NAMES)
+"""All of them: the configs of the dataset on the Hub, where their licence allows it."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +71,9 @@ class DatasetRecord:
     """The interaction types that can occur."""
     licence: str
     """Under which terms the rows may be used, and whether they may be passed on."""
-    builder: "type[EngagementBuilder]"
+    builder: "type[datasets.DatasetBuilder]"
+    redistributable: bool = False
+    """The licence allows the built rows to be passed on: only then are they pushed to a Hub."""
     citation: str = ""
     homepage: str = ""
     taxonomy: str = "open"
@@ -46,7 +82,7 @@ class DatasetRecord:
     @property
     def needs_source(self) -> str:
         """The files that the user has to provide, in words; empty where the dataset comes with the package."""
-        return self.builder.BUILDER_CONFIG_CLASS.needs_source
+        return str(getattr(self.builder.BUILDER_CONFIG_CLASS, "needs_source", ""))
 
     @property
     def version(self) -> str:
@@ -56,24 +92,32 @@ class DatasetRecord:
     @property
     def parameters(self) -> Mapping[str, Any]:
         """Parameters of the dataset and their defaults."""
-        return self.builder.BUILDER_CONFIG_CLASS.parameter_defaults()
+        config = self.builder.BUILDER_CONFIG_CLASS
+        return dict(config.parameter_defaults()) if hasattr(config, "parameter_defaults") else {}
 
 
 def list_datasets() -> tuple[DatasetRecord, ...]:
-    """Return the records of all named datasets, in the order of :data:`DATASET_NAMES`."""
+    """Return the records of all named datasets of engagements, in the order of :data:`DATASET_NAMES`."""
     return tuple(dataset_record(name) for name in DATASET_NAMES)
 
 
 def dataset_record(name: str) -> DatasetRecord:
-    """Return the record of a named dataset.
+    """Return the record of a named dataset of engagements.
 
     Raises:
         ConfigError: no dataset has this name; the message lists those that exist.
     """
-    if name not in DATASET_NAMES:
-        raise ConfigError(
-            f"No dataset is called {name!r}. Datasets: {', '.join(DATASET_NAMES)}.{suggestion(name, DATASET_NAMES)}"
-        )
+    return _record(name, DATASET_NAMES)
+
+
+def config_record(name: str) -> DatasetRecord:
+    """Return the record of any named dataset, whatever its rows are; as :func:`dataset_record`, over all names."""
+    return _record(name, CONFIG_NAMES)
+
+
+def _record(name: str, names: tuple[str, ...]) -> DatasetRecord:
+    if name not in names:
+        raise ConfigError(f"No dataset is called {name!r}. Datasets: {', '.join(names)}.{suggestion(name, names)}")
     record: DatasetRecord = importlib.import_module(f".{name}", __package__).RECORD
     return record
 
@@ -99,7 +143,8 @@ def load_engagements(
         parameters: the dataset's own parameters; its record lists them.
 
     Returns:
-        Validated engagements in file order, (rows, 5) in :data:`~gistbench.hf_datasets.schema.ENGAGEMENT_SCHEMA`.
+        Validated engagements, (rows, 5) in :data:`~gistbench.hf_datasets.schema.ENGAGEMENT_SCHEMA`: those of a named
+        dataset sorted by user, then newest first; those of a file in file order.
 
     Raises:
         ConfigError: an unknown name or parameter, a source that is missing or not wanted.
@@ -113,7 +158,13 @@ def load_engagements(
         record = dataset_record(name)
         from .builder import build_engagements  # imports `datasets`, which files do without
 
-        return build_engagements(record.builder, name, source=source, cache_dir=cache_dir, parameters=parameters)
+        return build_engagements(
+            cast("type[EngagementBuilder]", record.builder),
+            name,
+            source=source,
+            cache_dir=cache_dir,
+            parameters=parameters,
+        )
     if not Path(name).expanduser().exists():
         raise ConfigError(
             f"No dataset and no file is called {name!r}. Datasets: {', '.join(DATASET_NAMES)}; or give "

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -28,6 +29,7 @@ __all__ = [
     "filter_users",
     "fingerprint_engagements",
     "newest_first",
+    "user_slices",
     "validate_engagements",
 ]
 
@@ -157,11 +159,52 @@ def newest_first(table: pa.Table) -> pa.Table:
     Args:
         table: (rows, 5) in :data:`ENGAGEMENT_SCHEMA`, in file order.
     """
-    users = pc.unique(table["user_id"])
+    order = order_newest_first(table)
+    return table if np.array_equal(order, np.arange(len(order))) else take_rows(table, order)
+
+
+def order_newest_first(table: pa.Table, user: str = "user_id", time: str = "interaction_time") -> npt.NDArray[np.int64]:
+    """Return the places of the rows in the order of :func:`newest_first`, for a table with any such columns."""
+    users = pc.unique(table[user])
     in_order = users.take(pc.sort_indices(users))
-    codes = pc.index_in(table["user_id"], value_set=in_order).to_numpy()
-    times = table["interaction_time"].to_numpy()  # null becomes NaN, which numpy sorts last, as -NaN too
-    return _take(table, np.lexsort((-times, codes)))
+    codes = pc.index_in(table[user], value_set=in_order).to_numpy()
+    times = table[time].to_numpy()  # null becomes NaN, which numpy sorts last, as -NaN too
+    order: npt.NDArray[np.int64] = np.lexsort((-times, codes))
+    return order
+
+
+def user_slices(table: pa.Table, column: str = "user_id") -> dict[str, slice]:
+    """Return where each user's rows stand: ``table[slices[user]]`` needs no search, whatever the size of the table.
+
+    Args:
+        table: rows sorted so that each user's stand together, as builders write them and :func:`newest_first` does.
+        column: the users' column.
+
+    Returns:
+        The slice of each user, in the order of the table.
+
+    Raises:
+        DataError: the rows of a user do not stand together.
+
+    >>> users = pa.table({"user_id": ["a", "a", "b"]})
+    >>> user_slices(users)
+    {'a': slice(0, 2, None), 'b': slice(2, 3, None)}
+    """
+    users, n = table[column], table.num_rows
+    if not n:
+        return {}
+    changes = pc.not_equal(users.slice(1), users.slice(0, n - 1)).to_numpy()
+    starts = np.concatenate([[0], np.flatnonzero(changes) + 1])
+    bounds = [*starts.tolist(), n]
+    slices: dict[str, slice] = {}
+    for user, start, stop in zip(users.take(pa.array(starts)).to_pylist(), bounds, bounds[1:], strict=False):
+        if user in slices:
+            raise DataError(
+                f"The rows of user {user!r} do not stand together: rows {slices[user].start + 1} to "
+                f"{slices[user].stop} and from row {start + 1}. Sort the table with newest_first."
+            )
+        slices[user] = slice(start, stop)
+    return slices
 
 
 def fingerprint_engagements(table: pa.Table) -> str:
@@ -254,7 +297,7 @@ def _ignored_columns(table: pa.Table) -> list[str]:
     return [str(name) for name in json.loads(stored)] if stored else []
 
 
-def _take(table: pa.Table, rows: np.ndarray) -> pa.Table:
+def take_rows(table: pa.Table, rows: npt.NDArray[np.int64]) -> pa.Table:
     """Take rows even where a text column is longer than the 2 GiB that ``string`` offsets can address."""
     indices = pa.array(rows)
     columns = [

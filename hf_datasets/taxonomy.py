@@ -11,14 +11,15 @@ import hashlib
 import io
 import json
 import os
-import tempfile
-import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import pyarrow as pa
+
 from ._columns import suggestion
+from ._pinned import PinnedFile
 from .errors import ConfigError, DataError
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "TAXONOMY_NAMES",
     "Taxonomy",
     "load_taxonomy",
+    "taxonomy_table",
 ]
 
 TAXONOMY_NAMES = ("open", "official")
@@ -37,7 +39,15 @@ OFFICIAL_TAXONOMY_VARIABLE = "GISTBENCH_OFFICIAL_TAXONOMY"
 """Environment variable that names a local copy of the official file."""
 
 _OPEN_PATH = Path(__file__).parent / "data" / "taxonomy_open.csv"
-_DOWNLOAD_SECONDS = 30.0
+_OFFICIAL = PinnedFile(
+    what="official taxonomy",
+    url=OFFICIAL_URL,
+    sha256=OFFICIAL_SHA256,
+    variable=OFFICIAL_TAXONOMY_VARIABLE,
+    file_name="categories.csv",
+    option="--taxonomy-source PATH",
+    otherwise=" A taxonomy of your own loads by its path instead of the name 'official'.",
+)
 
 
 @dataclass(frozen=True)
@@ -124,7 +134,8 @@ def load_taxonomy(
     """
     name = os.fspath(name_or_path)
     if name == "official":
-        return _parse(_official_bytes(source, cache_dir, url), "official", "official taxonomy")
+        content = _OFFICIAL.content(source, cache_dir=cache_dir, url=url)
+        return _parse(content, "official", "official taxonomy")
     if source is not None:
         raise ConfigError(f"source={os.fspath(source)!r} goes with taxonomy 'official', not with {name!r}.")
     if name == "open":
@@ -136,6 +147,17 @@ def load_taxonomy(
             f"CSV file with category_id, category_name and, as an option, domain.{suggestion(name, TAXONOMY_NAMES)}"
         )
     return _read(path, path.stem)
+
+
+def taxonomy_table(taxonomy: Taxonomy) -> pa.Table:
+    """Return the categories as rows: ``category_id``, ``category_name``, ``domain`` (null in a flat taxonomy)."""
+    domains = taxonomy.domains or [None] * len(taxonomy)
+    columns = [
+        pa.array(taxonomy.ids, pa.int64()),
+        pa.array(taxonomy.names, pa.string()),
+        pa.array(domains, pa.string()),
+    ]
+    return pa.table(columns, names=["category_id", "category_name", "domain"])
 
 
 def _read(path: Path, name: str) -> Taxonomy:
@@ -184,67 +206,3 @@ def _reject_repeats(values: Sequence[str], lines: Sequence[int], column: str, so
                 f"{source}: line {line}: {column} {value!r} is already on line {first[value]}; it must be unique."
             )
         first[value] = line
-
-
-def _official_bytes(source: str | os.PathLike[str] | None, cache_dir: str | os.PathLike[str] | None, url: str) -> bytes:
-    given = source if source is not None else os.environ.get(OFFICIAL_TAXONOMY_VARIABLE) or None
-    if given is not None:
-        path = Path(given).expanduser()
-        if not path.is_file():
-            raise DataError(f"{path}: no such file. {_how_to_get(url, _cache_path(cache_dir))}")
-        return _checked(path.read_bytes(), str(path), url, cache_dir)
-    cached = _cache_path(cache_dir)
-    if cached.is_file():
-        return _checked(cached.read_bytes(), str(cached), url, cache_dir)
-    content = _checked(_download(url, cached), url, url, cache_dir)
-    _write_atomically(cached, content)
-    return content
-
-
-def _checked(content: bytes, place: str, url: str, cache_dir: str | os.PathLike[str] | None) -> bytes:
-    found = hashlib.sha256(content).hexdigest()
-    if found != OFFICIAL_SHA256:
-        raise DataError(
-            f"{place} is not the official taxonomy: its sha256 is {found}, expected {OFFICIAL_SHA256}. "
-            f"{_how_to_get(url, _cache_path(cache_dir))} A taxonomy of your own loads by its path instead of the name "
-            "'official'."
-        )
-    return content
-
-
-def _download(url: str, cached: Path) -> bytes:
-    if os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}:
-        raise DataError(f"The official taxonomy is not here and HF_HUB_OFFLINE is set. {_how_to_get(url, cached)}")
-    try:
-        with urllib.request.urlopen(url, timeout=_DOWNLOAD_SECONDS) as response:
-            return bytes(response.read())
-    except OSError as error:  # URLError and time-outs are OSErrors
-        raise DataError(
-            f"The official taxonomy could not be downloaded ({error}). {_how_to_get(url, cached)}"
-        ) from error
-
-
-def _how_to_get(url: str, cached: Path) -> str:
-    return (
-        f"Get {url} (sha256 {OFFICIAL_SHA256}) and save it as {cached}, or set {OFFICIAL_TAXONOMY_VARIABLE} to its "
-        "path, or pass it as source (command line: --taxonomy-source PATH)."
-    )
-
-
-def _cache_path(cache_dir: str | os.PathLike[str] | None) -> Path:
-    folder = cache_dir or os.environ.get("GISTBENCH_CACHE") or Path.home() / ".cache" / "gistbench"
-    return Path(folder).expanduser() / f"categories-{OFFICIAL_SHA256[:12]}.csv"
-
-
-def _write_atomically(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise

@@ -81,7 +81,7 @@ class Repo:
         return next((commit for commit in self.commits if commit.oid == oid), None)
 
 
-class Problem(Exception):
+class HubProblemError(Exception):
     """An answer that is an error, as the Hub words it."""
 
     def __init__(self, status: int, message: str, code: str = "") -> None:
@@ -89,7 +89,7 @@ class Problem(Exception):
         self.status, self.message, self.code = status, message, code
 
 
-class Dropped(Exception):
+class DroppedError(Exception):
     """The connection was cut on purpose."""
 
 
@@ -119,7 +119,9 @@ class Hub:
 
     def environment(self, home: Path, token: str | None = None) -> dict[str, str]:
         """Return the environment of a client process: this Hub, a cache of its own, and no other access."""
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "HUGGING", "HTTP", "http", "ALL_PROXY"))}
+        kept = {
+            k: v for k, v in os.environ.items() if not k.startswith(("HF_", "HUGGING", "HTTP", "http", "ALL_PROXY"))
+        }
         own = {"HF_ENDPOINT": self.endpoint, "HF_HOME": str(home), "HF_HUB_DISABLE_XET": "1", "NO_PROXY": "127.0.0.1"}
         quiet = {"HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
         return kept | own | quiet | ({"HF_TOKEN": token} if token else {})
@@ -164,10 +166,10 @@ class Handler(BaseHTTPRequestHandler):
             body = self._read_body(url.path)
             with self.hub.lock:
                 self._route(url.path, body)
-        except Problem as problem:
+        except HubProblemError as problem:
             headers = {"X-Error-Message": problem.message} | ({"X-Error-Code": problem.code} if problem.code else {})
             self._json({"error": problem.message}, problem.status, headers)
-        except Dropped:
+        except DroppedError:
             self.close_connection = True
             self.connection.close()
         except (BrokenPipeError, ConnectionResetError):
@@ -181,7 +183,7 @@ class Handler(BaseHTTPRequestHandler):
             after_bytes, happened = interruption
             self.rfile.read(min(after_bytes, int(self.headers.get("Content-Length") or 0)))
             happened.set()
-            raise Dropped
+            raise DroppedError
         if "chunked" in self.headers.get("Transfer-Encoding", ""):
             parts = []
             while size := int(self.rfile.readline().split(b";")[0], 16):
@@ -198,22 +200,22 @@ class Handler(BaseHTTPRequestHandler):
         if scheme != "Bearer":
             return None
         if token not in self.hub.users:
-            raise Problem(401, "Invalid credentials in Authorization header")
+            raise HubProblemError(401, "Invalid credentials in Authorization header")
         return self.hub.users[token]
 
     def _require_writer(self) -> str:
         user = self._user()
         if user is None:
-            raise Problem(401, "Invalid username or password.")
+            raise HubProblemError(401, "Invalid username or password.")
         if self.headers["Authorization"].split(" ")[1] not in self.hub.writers:
-            raise Problem(403, "You don't have the rights to create or change this repository")
+            raise HubProblemError(403, "You don't have the rights to create or change this repository")
         return user
 
     def _repo(self, type: str, repo_id: str, *, write: bool = False) -> Repo:
         repo = self.hub.repos.get((type, repo_id))
         if repo is None or (repo.private and self._user() is None):
             # As the Hub does: who is not logged in cannot tell a private repository from none.
-            raise Problem(404 if self._user() else 401, "Repository not found", "RepoNotFound")
+            raise HubProblemError(404 if self._user() else 401, "Repository not found", "RepoNotFound")
         if write:
             self._require_writer()
         return repo
@@ -221,7 +223,7 @@ class Handler(BaseHTTPRequestHandler):
     def _commit_at(self, repo: Repo, revision: str) -> Commit:
         commit = repo.at(urllib.parse.unquote(revision))
         if commit is None:
-            raise Problem(404, f"Invalid rev id: {revision}", "RevisionNotFound")
+            raise HubProblemError(404, f"Invalid rev id: {revision}", "RevisionNotFound")
         return commit
 
     # What is asked
@@ -230,7 +232,7 @@ class Handler(BaseHTTPRequestHandler):
         if path == "/api/whoami-v2":
             user = self._user()
             if user is None:
-                raise Problem(401, "Invalid username or password.")
+                raise HubProblemError(401, "Invalid username or password.")
             return self._json({"type": "user", "name": user, "orgs": [], "auth": {"accessToken": {"role": "write"}}})
         if path == "/api/validate-yaml":
             return self._validate_yaml(json.loads(body))
@@ -241,7 +243,7 @@ class Handler(BaseHTTPRequestHandler):
             action, _, argument = (rest or "revision/main").partition("/")
             answer = getattr(self, f"_api_{action.replace('-', '_')}", None)
             if answer is None:
-                raise Problem(404, f"no such route: {path}")
+                raise HubProblemError(404, f"no such route: {path}")
             return answer(type, repo_id, argument, body)  # type: ignore[no-any-return]
         if match := re.fullmatch(r"/(?:(datasets|spaces)/)?([^/]+/[^/]+?)\.git/info/lfs/objects/batch", path):
             return self._lfs_batch(match[1] or "models", match[2], json.loads(body))
@@ -249,7 +251,7 @@ class Handler(BaseHTTPRequestHandler):
             return self._lfs_put(match[1], match[2], match[3], body)
         if match := re.fullmatch(r"/(?:(datasets|spaces)/)?([^/]+/[^/]+)/(?:resolve|raw)/([^/]+)/(.+)", path):
             return self._resolve(match[1] or "models", match[2], match[3], urllib.parse.unquote(match[4]))
-        raise Problem(404, f"no such route: {path}")
+        raise HubProblemError(404, f"no such route: {path}")
 
     def _validate_yaml(self, asked: dict[str, str]) -> None:
         import yaml
@@ -291,7 +293,7 @@ class Handler(BaseHTTPRequestHandler):
         prefix = f"{urllib.parse.unquote(folder)}/" if folder else ""
         inside = [path for path in sorted(files) if path.startswith(prefix)]
         if folder and not inside:
-            raise Problem(404, f'"{folder}" does not exist on "{revision}"', "EntryNotFound")
+            raise HubProblemError(404, f'"{folder}" does not exist on "{revision}"', "EntryNotFound")
         recursive = self.query.get("recursive", "").lower() in ("1", "true")
         folders: set[str] = set()
         for path in inside:
@@ -332,11 +334,11 @@ class Handler(BaseHTTPRequestHandler):
         repo = self._repo(type, repo_id, write=True)
         if self.command == "DELETE":
             if repo.tags.pop(urllib.parse.unquote(argument), None) is None:
-                raise Problem(404, f"Invalid rev id: {argument}", "RevisionNotFound")
+                raise HubProblemError(404, f"Invalid rev id: {argument}", "RevisionNotFound")
             return self._json({})
         tag = json.loads(body)["tag"]
         if tag in repo.tags:
-            raise Problem(409, "Tag reference exists already")
+            raise HubProblemError(409, "Tag reference exists already")
         repo.tags[tag] = self._commit_at(repo, argument).oid
         self._json({})
 
@@ -362,14 +364,14 @@ class Handler(BaseHTTPRequestHandler):
 
     def _lfs_put(self, type: str, repo_id: str, oid: str, body: bytes) -> None:
         if hashlib.sha256(body).hexdigest() != oid:
-            raise Problem(400, "the content does not have the announced hash")
+            raise HubProblemError(400, "the content does not have the announced hash")
         self.hub.repos[type, repo_id].lfs[oid] = body
         self._send(200, b"", "text/plain")
 
     def _api_commit(self, type: str, repo_id: str, revision: str, body: bytes) -> None:
         repo = self._repo(type, repo_id, write=True)
         if revision != "main":
-            raise Problem(404, f"Invalid rev id: {revision}", "RevisionNotFound")
+            raise HubProblemError(404, f"Invalid rev id: {revision}", "RevisionNotFound")
         files = dict(repo.head.files)
         message = ""
         for line in body.splitlines():
@@ -379,20 +381,20 @@ class Handler(BaseHTTPRequestHandler):
             if kind == "header":
                 message = value["summary"]
                 if value.get("parentCommit") not in (None, repo.head.oid):
-                    raise Problem(412, "A commit has happened since. Please refresh and try again.")
+                    raise HubProblemError(412, "A commit has happened since. Please refresh and try again.")
             elif kind == "file":
                 files[path] = Blob(base64.b64decode(value["content"]), None)
             elif kind == "lfsFile":
                 if value["oid"] not in repo.lfs:
-                    raise Problem(400, f"LFS pointer {path} points to a file that does not exist")
+                    raise HubProblemError(400, f"LFS pointer {path} points to a file that does not exist")
                 files[path] = Blob(repo.lfs[value["oid"]], value["oid"])
             elif kind == "deletedFile":
                 if files.pop(path, None) is None:
-                    raise Problem(404, f"A file with this name doesn't exist: {path}", "EntryNotFound")
+                    raise HubProblemError(404, f"A file with this name doesn't exist: {path}", "EntryNotFound")
             elif kind == "deletedFolder":
                 files = {name: blob for name, blob in files.items() if not name.startswith(path.rstrip("/") + "/")}
             else:
-                raise Problem(400, f"unknown operation {kind}")
+                raise HubProblemError(400, f"unknown operation {kind}")
         commit = repo.commit(message, files)
         prefix = "" if type == "models" else f"{type}/"
         url = f"{self.hub.endpoint}/{prefix}{repo_id}/commit/{commit.oid}"
@@ -401,7 +403,7 @@ class Handler(BaseHTTPRequestHandler):
     def _resolve(self, type: str, repo_id: str, revision: str, path: str) -> None:
         commit = self._commit_at(self._repo(type, repo_id), revision)
         if path not in commit.files:
-            raise Problem(404, "Entry not found", "EntryNotFound")
+            raise HubProblemError(404, "Entry not found", "EntryNotFound")
         blob = commit.files[path]
         headers = {"ETag": f'"{blob.lfs or blob.oid}"', "X-Repo-Commit": commit.oid, "Accept-Ranges": "bytes"}
         if blob.lfs:

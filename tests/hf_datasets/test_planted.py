@@ -90,7 +90,8 @@ def test_shape(small, tmp_path):
     assert stats.signals == INTERACTION_TYPES
     assert stats.n_duplicates == stats.n_objects_with_conflicting_text == stats.n_missing_times == 0
     assert not table.duplicated(["user_id", "object_id"]).any()
-    assert (table.groupby("user_id")["interaction_time"].diff().dropna() >= 0).all()
+    assert (table.groupby("user_id")["interaction_time"].diff().dropna() <= 0).all()
+    assert table["user_id"].is_monotonic_increasing
 
 
 def test_oracle_is_the_verified_part_of_the_truth(small):

@@ -2,7 +2,15 @@ import json
 
 import pytest
 from gistbench.hf_datasets.errors import ConfigError, DataError
-from gistbench.hf_datasets.registry import DATASET_NAMES, dataset_record, list_datasets, load_engagements
+from gistbench.hf_datasets.registry import (
+    CONFIG_NAMES,
+    DATASET_NAMES,
+    TABLE_NAMES,
+    config_record,
+    dataset_record,
+    list_datasets,
+    load_engagements,
+)
 from gistbench.hf_datasets.schema import ENGAGEMENT_SCHEMA, INTERACTION_TYPES
 from gistbench.hf_datasets.taxonomy import TAXONOMY_NAMES
 
@@ -10,9 +18,12 @@ ROW = {"user_id": 1, "object_id": 2, "object_text": "t", "interaction_type": "ex
 
 
 def test_records_are_complete():
-    records = list_datasets()
-    assert tuple(record.name for record in records) == DATASET_NAMES
-    for record in records:
+    assert tuple(record.name for record in list_datasets()) == DATASET_NAMES
+    for name in CONFIG_NAMES:
+        record = config_record(name)
+        assert record.name == name
+        assert bool(record.signals) == (name in DATASET_NAMES)
+        assert isinstance(record.redistributable, bool)
         assert record.title
         assert record.summary
         assert record.licence
@@ -22,21 +33,44 @@ def test_records_are_complete():
         assert record.builder.__module__.rsplit(".", 1)[1] == record.name  # one module per builder
 
 
+def test_names():
+    assert (*DATASET_NAMES, *TABLE_NAMES) == CONFIG_NAMES
+    with pytest.raises(ConfigError, match="No dataset is called 'taxonomy_open'"):
+        dataset_record("taxonomy_open")
+    with pytest.raises(ConfigError, match=r"Did you mean 'taxonomy_open'\?"):
+        config_record("taxonomy_opn")
+
+
+def test_what_may_be_passed_on():
+    assert not config_record("movielens").redistributable
+    assert not config_record("movielens_ratings").redistributable
+    assert {name for name in ("demo", "planted", "synthetic", "goodbooks") if config_record(name).redistributable} == {
+        "demo",
+        "planted",
+        "synthetic",
+        "goodbooks",
+    }
+
+
 def test_parameters_and_sources():
-    assert dataset_record("demo").parameters == {}
+    assert dataset_record("demo").parameters == {"min_engagements": 1}
     assert dataset_record("demo").needs_source == ""
     assert dataset_record("planted").parameters["n_users"] == 1000
     assert dataset_record("movielens").parameters == {
         "explicit_positive_min": 4.0,
         "implicit_positive_min": 3.0,
         "n_top_tags": 5,
+        "plots": False,
+        "min_engagements": 1,
+        "on_error": "raise",
     }
+    assert dataset_record("synthetic").parameters == {"revision": "main", "min_engagements": 100, "on_error": "raise"}
     assert "ratings.csv" in dataset_record("movielens").needs_source
 
 
 @pytest.mark.parametrize("load", [dataset_record, load_engagements])
 def test_unknown_name_lists_all_and_suggests(load):
-    with pytest.raises(ConfigError, match=r"demo, planted, movielens.* Did you mean 'movielens'\?"):
+    with pytest.raises(ConfigError, match=r"demo, planted, .*movielens.* Did you mean 'movielens'\?"):
         load("MovieLense")
 
 
