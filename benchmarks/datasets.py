@@ -265,7 +265,7 @@ def make_ratings(size: dict[str, int], folder: Path) -> Any:
     (source / "movies.csv").write_text("movieId,title,genres\n")
     rng = np.random.default_rng(0)
     weights = rng.lognormal(0, 1.2, size["raters"])
-    counts = np.maximum(20, weights / weights.sum() * size["ratings"] * 0.93).astype(np.int64)
+    counts = np.maximum(20, weights / weights.sum() * size["ratings"] * 0.995).astype(np.int64)
     counts = np.minimum(counts, size["items"] // 2)
     ends = np.cumsum(counts)
     schema = pa.schema(

@@ -5,26 +5,21 @@ cannot be read is an error that names file and line. Whether the rows are engage
 :func:`~gistbench.hf_datasets.schema.validate_engagements` to say.
 """
 
-import csv
 import gzip
-import io
 import json
 import os
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, Any, cast
 
 import pyarrow as pa
-import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 
 from .errors import ConfigError, DataError
+from .raw import LINE, Opener, RawFile, read_delimited, read_header
 from .schema import ENGAGEMENT_SCHEMA
-
-if TYPE_CHECKING:
-    from _csv import Reader
 
 __all__ = ["FILE_EXTENSIONS", "read_csv_columns", "read_engagements"]
 
@@ -37,9 +32,6 @@ _BLOCK_BYTES = 32 << 20
 
 _UNREADABLE = (pa.ArrowException, OSError, EOFError, zlib.error)
 """What readers raise for a file that is cut off, corrupt or not what its name says."""
-
-Opener = Callable[[], IO[bytes]]
-"""Opens the same bytes from their start each time: a second look finds the line of an error."""
 
 
 def read_engagements(path: str | os.PathLike[str]) -> pa.Table:
@@ -79,7 +71,7 @@ def read_engagements(path: str | os.PathLike[str]) -> pa.Table:
 def read_csv_columns(
     opener: Opener, columns: Mapping[str, pa.DataType] | None, *, source: str, delimiter: str = ","
 ) -> pa.Table:
-    """Read columns of a delimited file with a header.
+    """Read columns of a delimited file with a header, whole.
 
     Args:
         opener: opens the file's bytes from their start.
@@ -91,94 +83,10 @@ def read_csv_columns(
     Raises:
         DataError: a column is missing, or a row does not fit the header or a type; the message names the line.
     """
-    try:
-        header = _header(opener, source, delimiter)
-        if repeated := sorted({name for name in header if header.count(name) > 1}):
-            raise DataError(f"{source}: the header has {', '.join(repeated)} more than once. Keep one of each.")
-        types = dict.fromkeys(header, pa.string()) if columns is None else dict(columns)
-        if missing := [name for name in types if name not in header]:
-            raise DataError(
-                f"{source}: missing columns: {', '.join(missing)}. Found: {', '.join(header)}. "
-                f"Needed: {', '.join(types)}."
-            )
-        with opener() as stream:
-            return pa_csv.read_csv(
-                stream,
-                read_options=pa_csv.ReadOptions(block_size=_BLOCK_BYTES),
-                parse_options=pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-                convert_options=pa_csv.ConvertOptions(
-                    column_types=types, include_columns=list(types), null_values=[""], strings_can_be_null=False
-                ),
-            )
-    except _UNREADABLE as error:
-        raise _csv_error(opener, source, delimiter, columns or {}, error) from error
-
-
-def _header(opener: Opener, source: str, delimiter: str) -> list[str]:
-    with opener() as stream:
-        header = next((row for row in _csv_rows(stream, delimiter) if row), [])
-    if not header:
-        raise DataError(f"{source}: the file is empty; a header and rows were expected.")
-    if _not_utf8(header):
-        raise DataError(f"{source}: line 1: this is not UTF-8 text. Save the file as UTF-8.")
-    return header
-
-
-def _csv_error(
-    opener: Opener, source: str, delimiter: str, columns: Mapping[str, pa.DataType], cause: BaseException
-) -> DataError:
-    """Look through the file again, row by row, for the line that Arrow could not read."""
-    start = 1
-    try:
-        with opener() as stream:
-            reader = _csv_rows(stream, delimiter)
-            header: list[str] = []
-            numbers: list[tuple[int, str]] = []
-            for row in reader:
-                place = f"{source}: line {start}"
-                start = reader.line_num + 1
-                if row and not header:
-                    header = row
-                    numbers = [(i, name) for i, name in enumerate(header) if columns.get(name) == pa.float64()]
-                elif row:
-                    if len(row) != len(header):
-                        return DataError(
-                            f"{place}: {len(row)} fields, but the header has {len(header)}. Is a field with a "
-                            f"delimiter, quote or line break not quoted, or a quote not closed? Row: {_shortened(row)}"
-                        )
-                    if _not_utf8(row):
-                        return DataError(f"{place}: this is not UTF-8 text. Save the file as UTF-8.")
-                    for i, name in numbers:
-                        if row[i] and not _is_number(row[i]):
-                            return DataError(f"{place}: {name} is {row[i]!r}, not a number.")
-    except csv.Error as error:
-        return DataError(f"{source}: line {start}: the row cannot be read ({error}). Is a quote not closed?")
-    except _UNREADABLE as error:
-        return DataError(f"{source}: line {start}: the file cannot be read ({error}).")
-    return DataError(f"{source}: the file cannot be read ({cause}).")
-
-
-def _csv_rows(stream: IO[bytes], delimiter: str) -> "Reader":
-    """Read rows with the standard library, which counts lines; bytes that are not UTF-8 become surrogates."""
-    text = io.TextIOWrapper(stream, "utf-8-sig", newline="", errors="surrogateescape")
-    return csv.reader(text, delimiter=delimiter)
-
-
-def _not_utf8(row: Sequence[str]) -> bool:
-    return any("\udc80" <= character <= "\udcff" for character in "".join(row))
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _shortened(row: Sequence[str], shown: int = 120) -> str:
-    text = repr(row).encode(errors="replace").decode()
-    return text if len(text) <= shown else text[:shown] + " ..."
+    file = RawFile(opener, source, delimiter=delimiter)
+    types = dict.fromkeys(read_header(file), pa.string()) if columns is None else dict(columns)
+    batches = [batch.drop_columns(LINE) for batch in read_delimited(file, types)]
+    return pa.concat_tables([pa.schema(list(types.items())).empty_table(), *batches])
 
 
 def _read_json_list(opener: Opener, source: str) -> pa.Table:

@@ -56,7 +56,7 @@ def split_ratings(
 
     >>> table = pa.table({"user": ["u"] * 5, "item": list("abcde")})
     >>> split_ratings(table).to_pylist()
-    ['train', 'test', 'train', 'train', 'train']
+    ['train', 'train', 'train', 'train', 'test']
     """
     if not 0 <= test_share < 1:
         raise ConfigError(f"test_share is {test_share}; it must be at least 0 and below 1.")

@@ -43,6 +43,7 @@ __all__ = [
     "keep_rows",
     "open_file",
     "read_delimited",
+    "read_header",
     "read_json_lines",
     "read_whole",
     "unique_rows",
@@ -55,6 +56,7 @@ LINE = "line"
 """Name of the column of line numbers (int64, from 1)."""
 
 Opener = Callable[[], IO[bytes]]
+"""Opens the same bytes from their start each time it is called."""
 
 _BLOCK_BYTES = 16 << 20
 _LONGEST_ROW_BYTES = 256 << 20
@@ -148,6 +150,24 @@ def read_delimited(
                 yield batch
     if not header:
         raise DataError(f"{file.source}: the file is empty; a header and rows were expected.")
+
+
+def read_header(file: RawFile) -> list[str]:
+    """Return the columns of a delimited file.
+
+    Raises:
+        DataError: the file is empty or cut off, or names a column twice.
+    """
+    header = list(file.names or ())
+    if not header:
+        for block, line in _blocks(file, partial(_end_of_rows, file)):
+            header = _take_header(file, block, line)[0]
+            if header:
+                break
+    if not header:
+        raise DataError(f"{file.source}: the file is empty; a header and rows were expected.")
+    _check_header(header, {}, file)
+    return header
 
 
 def read_json_lines(

@@ -4,7 +4,7 @@ import logging
 import sys
 import warnings
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TextIO
 
 import typer
 from rich.console import Console
@@ -15,6 +15,9 @@ from ..hf_datasets.errors import ConfigError, GistbenchError, GistbenchWarning
 from .cli_datasets import datasets_app, read_options
 from .cli_hub import hub_app
 from .config import RunConfig, load_config
+
+if TYPE_CHECKING:
+    from .comparison import Comparison
 
 __all__ = ["app", "main"]
 
@@ -172,8 +175,7 @@ def run(
     with BarProgress(err) as progress:
         suite = Suite(output, load_config(config, settings), store=store, retry_failed=retry_failed, progress=progress)
         comparison = suite.run()
-    out.print(comparison.table())
-    _say_what_next(output)
+    _finish(comparison, output)
 
 
 @app.command()
@@ -278,8 +280,7 @@ def score(
 
     changes = {"thresholds": thresholds, "oracle": oracle, "is_scope": is_scope, "n_resamples": resamples}
     comparison = Suite.open(suite, changes=changes).score()
-    out.print(comparison.table())
-    _say_what_next(suite)
+    _finish(comparison, suite)
 
 
 @app.command()
@@ -314,12 +315,29 @@ def main() -> None:
     try:
         app()
     except GistbenchError as error:
-        err.print(f"[bold red]Error:[/bold red] {escape(str(error))}", highlight=False, soft_wrap=True)
-        sys.exit(1)
+        _fail(str(error))
+    except OSError as error:  # a full disk, a folder that may not be written to: the message names it
+        _fail(f"{error}. What was answered so far is kept.")
     except SystemExit as done:
         if done.code == 130:  # what Typer makes of a KeyboardInterrupt
             err.print("Stopped. Everything answered so far is kept: the same command goes on from here.")
         raise
+
+
+def _fail(message: str) -> NoReturn:
+    err.print(f"[bold red]Error:[/bold red] {escape(message)}", highlight=False, soft_wrap=True)
+    sys.exit(1)
+
+
+def _finish(comparison: "Comparison", folder: Path) -> None:
+    """Show a comparison and what to do next; fail where a candidate has no scored user at all."""
+    out.print(comparison.table())
+    _say_what_next(folder)
+    if empty := [row["candidate"] for row in comparison.rows if not row["n_users"]]:
+        _fail(
+            f"No user could be scored for {', '.join(empty)}: its answers, or the judge's, cannot be used. What has no "
+            "answer is asked again by the same command."
+        )
 
 
 def _show_warning(
@@ -346,7 +364,10 @@ def _users(text: str | None) -> dict[str, Any]:
         path = Path(text[1:])
         if not path.is_file():
             raise ConfigError(f"--users {text}: there is no file {path}.")
-        lines = path.read_text(encoding="utf-8").splitlines()
+        try:
+            lines = path.read_text(encoding="utf-8-sig").splitlines()
+        except UnicodeDecodeError as error:
+            raise ConfigError(f"--users {text}: the file is not UTF-8 text ({error}).") from error
         return {"users": tuple(line.strip() for line in lines if line.strip())}
     return {"users": tuple(user.strip() for user in text.split(",") if user.strip())}
 

@@ -18,6 +18,8 @@ from .score import METRICS
 
 __all__ = ["Comparison"]
 
+CONDITIONS = ("dataset", "judge", "judge_revision", "taxonomy", "thresholds", "is_scope", "oracle")
+"""What scores must share to compare."""
 HEADINGS = {
     "ig_precision": "IG precision",
     "ig_recall": "IG recall",
@@ -58,6 +60,7 @@ class Comparison:
                     "judge_revision": judge["revision"],
                     "taxonomy": taxonomy["name"] if taxonomy else "none",
                     "oracle": score["oracle"]["version"],
+                    "is_scope": score["policy"]["is"]["is_scope"],
                     "thresholds": score["policy"]["ig"]["thresholds"]["preset"],
                     **{name: score[name] for m in METRICS for name in (m, f"ci_{m}", f"n_users_{m}")},
                     **{f"mean_{metric}": score[f"mean_{metric}"] for metric in METRICS},
@@ -68,6 +71,8 @@ class Comparison:
                     "n_over_selected": score["n_over_selected"],
                     "n_retrieval_failed": score["n_retrieval_failed"],
                     "n_without_distractors": score["n_without_distractors"],
+                    "n_shortlist_failed": score["n_shortlist_failed"],
+                    "n_users_unjudged": score["n_users_unjudged"],
                     "n_few_distractors": score["n_few_distractors"],
                     "n_users": score["n_users"],
                     "n_requested": score["n_requested"],
@@ -78,12 +83,23 @@ class Comparison:
         return cls(tuple(rows))
 
     @property
+    def varying(self) -> list[str]:
+        """What the runs differ in, apart from the candidate: scores that differ in it do not compare."""
+        found = [name for name in CONDITIONS if len({row[name] for row in self.rows}) > 1]
+        names = {row["candidate"] for row in self.rows}
+        several = len({(row["candidate"], row["candidate_revision"]) for row in self.rows}) > len(names)
+        return (["candidate_revision"] if several else []) + found
+
+    def _condition(self, row: dict[str, Any]) -> tuple[Any, ...]:
+        return tuple(row[name] for name in CONDITIONS)
+
+    @property
     def caption(self) -> str:
         """What the scores were obtained on and under."""
         parts = []
-        for name in ("dataset", "judge", "taxonomy", "thresholds", "oracle"):
-            found = dict.fromkeys(str(row[name]) for row in self.rows)
-            parts.append(f"{name} {', '.join(found)}")
+        for name in CONDITIONS:
+            if name not in self.varying:
+                parts += [f"{name.replace('_', ' ')} {row[name]}" for row in self.rows[:1] if row[name]]
         return "; ".join(parts)
 
     def table(self) -> Table:
@@ -92,17 +108,19 @@ class Comparison:
         table = Table(
             title=title, caption=self.caption, caption_justify="left", box=SIMPLE_HEAD, padding=0, pad_edge=False
         )
-        several = len({row["dataset"] for row in self.rows}) > 1
+        varying = self.varying
         table.add_column("Candidate", overflow="fold", min_width=15)
-        if several:
-            table.add_column("Data set", overflow="fold")
+        for name in varying:
+            table.add_column(name.replace("_", " ").capitalize(), overflow="fold")
         for heading in (*HEADINGS.values(), "Interests per user", "Coverage"):
             table.add_column(heading.replace(" ", "\n", 1), justify="right", no_wrap=True)
-        best = {m: max((row[m] for row in self.rows if row[m] is not None), default=None) for m in HEADINGS}
         for row in self.rows:
-            cells = [escape(row["candidate"]), *([escape(row["dataset"])] if several else [])]
+            cells = [escape(row["candidate"]), *(escape(str(row[name])[:16]) for name in varying)]
+            # Only scores under the same conditions compare.
+            rivals = [other for other in self.rows if self._condition(other) == self._condition(row)]
             for metric in HEADINGS:
-                leads = len(self.rows) > 1 and row[metric] is not None and row[metric] == best[metric]
+                values = [rival[metric] for rival in rivals if rival[metric] is not None]
+                leads = len(rivals) > 1 and row[metric] is not None and row[metric] == max(values)
                 shown, interval = _cell(row, metric)
                 cells.append(f"{f'[bold]{shown}[/bold]' if leads else shown}\n[dim]{interval}[/dim]")
             cells += [
@@ -124,12 +142,18 @@ class Comparison:
 
     def markdown(self) -> str:
         """Return the comparison as a Markdown table."""
-        headings = ["Candidate", "Data set", *HEADINGS.values(), "Interests per user", "Coverage"]
+        headings = [
+            "Candidate",
+            *(name.replace("_", " ").capitalize() for name in self.varying),
+            *HEADINGS.values(),
+            "Interests per user",
+            "Coverage",
+        ]
         lines = [_markdown_row(headings), _markdown_row(["---"] * len(headings))]
         for row in self.rows:
             scores = (" ".join(_cell(row, m)).replace("\n", " ").strip() for m in HEADINGS)
             coverage = f"{100 * row['coverage']:.0f} % of {row['n_requested']}"
-            cells = [row["candidate"], row["dataset"], *scores, _per_user(row), coverage]
+            cells = [row["candidate"], *(str(row[name]) for name in self.varying), *scores, _per_user(row), coverage]
             lines.append(_markdown_row(cells))
         return "\n".join([*lines, "", f"Medians over users in %, with 95 % intervals. {self.caption}.", ""])
 

@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError, field_validator
 
+from ..hf_datasets import DATASET_NAMES, TAXONOMY_NAMES
 from ..hf_datasets.errors import ConfigError
 
 __all__ = ["RunConfig", "Thresholds", "load_config"]
@@ -54,6 +55,28 @@ class RunConfig(BaseModel):
     is_scope: Literal["category", "verified"] = Field(default="category", description="interests that IS averages over")
     n_resamples: int = Field(default=1000, ge=1, description="of the bootstrap")
 
+    @field_validator("source", "taxonomy_source", "oracle")
+    @classmethod
+    def _from_anywhere(cls, path: Path | None) -> Path | None:
+        """A suite folder may be gone on with from another folder than it was begun in."""
+        return None if path is None else path.expanduser().absolute()
+
+    @field_validator("dataset", "taxonomy")
+    @classmethod
+    def _file_from_anywhere(cls, name: str | None) -> str | None:
+        is_file = (
+            name is not None and name not in (*DATASET_NAMES, *TAXONOMY_NAMES) and Path(name).expanduser().exists()
+        )
+        return str(Path(str(name)).expanduser().absolute()) if is_file else name
+
+    @field_validator("thresholds", mode="before")
+    @classmethod
+    def _switched_off(cls, thresholds: Any) -> Any:
+        """TOML has no null: false switches a clause or cap off."""
+        if not isinstance(thresholds, Mapping):
+            return thresholds
+        return {name: None if value is False else value for name, value in thresholds.items()}
+
 
 def load_config(path: Path | None, flags: Mapping[str, Any]) -> RunConfig:
     """Return the configuration in a TOML file, overridden by flags.
@@ -83,8 +106,13 @@ def load_config(path: Path | None, flags: Mapping[str, Any]) -> RunConfig:
     try:
         return RunConfig(**values)
     except ValidationError as error:
-        problems = "; ".join(
-            f"{'.'.join(map(str, e['loc']))}: {e['msg']} (found {e['input']!r})" for e in error.errors()
-        )
+        problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}{_found(e)}" for e in error.errors())
         known = ", ".join(RunConfig.model_fields)
         raise ConfigError(f"{path or 'The options'} cannot be used: {problems}. Options: {known}.") from error
+
+
+def _found(error: Mapping[str, Any]) -> str:
+    """Return what was found, unless it may be a secret that was put in the wrong place."""
+    if error["type"] == "extra_forbidden" or error["loc"][:1] in (("candidates",), ("judge",)):
+        return ""
+    return f" (found {error['input']!r})"

@@ -87,7 +87,9 @@ def execute(
     progress.start(description or stage.name, len(subjects))
     for n_reask in range(max_reasks + 1):
         following: list[Any] = []
-        for subject, key, outcome in _answer(stage, subjects, n_reask, engine, store, window, retry_failed, progress):
+        for subject, key, outcome in _answer(
+            stage, subjects, n_reask, engine, store, window, retry_failed, n_reask == max_reasks, progress
+        ):
             parsed = _read(stage, subject, outcome)
             follow_up = None
             if n_reask < max_reasks and outcome.status not in ("error", "refused"):
@@ -119,16 +121,22 @@ def _answer(
     store: ResponseStore,
     window: int,
     retry_failed: bool,
+    is_last_round: bool,
     progress: Progress,
 ) -> Iterator[tuple[Any, str, Outcome]]:
     """Answer one round of subjects, from the store where it can, else by the engine."""
     unanswered: dict[str, list[Any]] = {}
+
+    def retries(outcome: Outcome) -> bool:
+        # An unreadable answer that is asked again with a reminder has its retry there.
+        return retry_failed and (is_last_round or outcome.status == "refused")
+
     for start in range(0, len(subjects), window):
         requests = [(subject, stage.request(subject, n_reask)) for subject in subjects[start : start + window]]
         served = store.served({request.key for _, request in requests})
         for subject, request in requests:
             outcome = served.get(request.key)
-            if outcome is None or (retry_failed and _read(stage, subject, outcome).value is None):
+            if outcome is None or (retries(outcome) and _read(stage, subject, outcome).value is None):
                 unanswered.setdefault(request.key, []).append(subject)
             else:
                 progress.advance(stored=True)

@@ -5,6 +5,7 @@ measured against it, so it has a version, and every score names it.
 """
 
 import hashlib
+import json
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -114,7 +115,7 @@ def build_oracle(
             if category != NO_CATEGORY:
                 names = found.setdefault(user, {}).setdefault(category, [])
                 names += [source] if source not in names else []
-    if len(verified) < MIN_MODELS and given is None:
+    if len(verified) < MIN_MODELS and not given:
         some = "one candidate" if len(verified) == 1 else f"{len(verified)} candidates"
         warnings.warn(
             f"The oracle is what {some} verified: recall says how much of that a candidate found, "
@@ -149,20 +150,19 @@ def read_given_oracle(path: Path, taxonomy: Taxonomy | None) -> dict[str, list[C
     users = content.get("oracle", content) if isinstance(content, dict) else None
     if not isinstance(users, dict) or not all(isinstance(categories, list) for categories in users.values()):
         raise ConfigError(f"{path} is no oracle: expected a JSON object of users, each with a list of category ids.")
-    bound_to = content.get("taxonomy_sha256") if users is not content else None
-    expected = taxonomy.sha256 if taxonomy else ""
-    if bound_to is not None and bound_to != expected:
-        raise ConfigError(
-            f"The oracle {path} belongs to the taxonomy {content.get('taxonomy')!r} ({bound_to[:12] or 'none'}), "
-            f"this run to {taxonomy.name if taxonomy else 'none'!r} ({expected[:12] or 'none'}). Ids of "
-            "different taxonomies mean different things: use the oracle's taxonomy, or leave the oracle out."
-        )
+    bound_to, its_name = (None, "") if users is content else _taxonomy_of(content)
+    name, expected = (taxonomy.name, taxonomy.sha256) if taxonomy else ("none", "")
     if bound_to is None:
         warnings.warn(
-            f"The oracle {path} does not name its taxonomy; its ids are taken to belong to "
-            f"{taxonomy.name if taxonomy else 'none'!r}.",
+            f"The oracle {path} does not name its taxonomy; its ids are taken to belong to {name!r}.",
             GistbenchWarning,
             stacklevel=2,
+        )
+    elif bound_to != expected:
+        raise ConfigError(
+            f"The oracle {path} belongs to the taxonomy {its_name!r} ({bound_to[:12] or 'none'}), this run to "
+            f"{name!r} ({expected[:12] or 'none'}). Ids of different taxonomies mean different things: use the "
+            "oracle's taxonomy, or leave the oracle out."
         )
     for user, categories in users.items():
         for category in categories:
@@ -173,3 +173,13 @@ def read_given_oracle(path: Path, taxonomy: Taxonomy | None) -> dict[str, list[C
             if not fits:
                 raise ConfigError(f"{path}: category {category!r} of user {user!r} is not in the taxonomy of this run.")
     return {str(user): list(categories) for user, categories in users.items()}
+
+
+def _taxonomy_of(content: dict[str, object]) -> tuple[str | None, str]:
+    """Return the hash and name of the taxonomy that an oracle file is bound to; the paper's names none itself."""
+    from ..hf_datasets.oracle_official import OFFICIAL_ORACLE_SHA256, OFFICIAL_TAXONOMY_CONTENT_SHA256
+
+    if hashlib.sha256(json.dumps(content, indent=2).encode()).hexdigest() == OFFICIAL_ORACLE_SHA256:
+        return OFFICIAL_TAXONOMY_CONTENT_SHA256, "official"
+    bound_to = content.get("taxonomy_sha256")
+    return None if bound_to is None else str(bound_to), str(content.get("taxonomy"))

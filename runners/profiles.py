@@ -31,6 +31,12 @@ class Profile(BaseModel):
     """The chat template writes the opening mark, so the answer begins inside the reasoning."""
     structured: bool = True
     """Whether answers may be held to a schema; a model that reasons first must not be."""
+    reasoning_tokens: int = Field(default=0, ge=0)
+    """Room for reasoning, added to a stage's longest answer."""
+    keeps_special_tokens: bool = False
+    """Whether the marks of reasoning are special tokens, which must then stay in the text."""
+    strips: tuple[str, ...] = ()
+    """Marks that may end the answer and are no part of it."""
     chat_template_options: dict[str, bool | str | int] = Field(default_factory=dict)
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     accepts_temperature: bool = True
@@ -58,5 +64,7 @@ def find_profile(model: str, name: str | None = None) -> Profile:
         if name not in profiles:
             raise ConfigError(f"There is no model profile {name!r}. There are: {', '.join(profiles)}.")
         return profiles[name]
-    fitting = (p for p in profiles.values() if p.match and re.search(p.match, model, re.IGNORECASE))
+    # The last part alone: neither an organisation's name nor a folder's path says what the model is.
+    short = model.rstrip("/").rsplit("/", 1)[-1]
+    fitting = (p for p in profiles.values() if p.match and re.search(p.match, short, re.IGNORECASE))
     return next(fitting, profiles["default"])

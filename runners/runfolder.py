@@ -4,6 +4,7 @@ Every table loads with ``datasets.load_dataset("parquet", data_files=...)``. Fil
 renamed into it, the manifest last: a folder whose manifest names a phase holds that phase's tables whole.
 """
 
+import hashlib
 import json
 import os
 import tempfile
@@ -21,6 +22,7 @@ from .requests import ModelRef
 __all__ = ["FORMAT", "TABLES", "RunFolder", "read_json", "slug", "write_json", "write_text"]
 
 FORMAT = 1
+MAX_SLUG_CHARS = 100
 PHASES = {
     "extract": ("users", "extractions", "evidence", "answers"),
     "judge": ("groundings", "shortlists", "retrievals", "mappings"),
@@ -59,6 +61,10 @@ class RunFolder:
         if not path.exists():
             raise StoreError(f"{self.path} has no manifest.json: it is no run folder, or its extraction has not ended.")
         manifest: dict[str, Any] = read_json(path)
+        if not isinstance(manifest, dict) or not isinstance(manifest.get("phases"), dict):
+            raise StoreError(
+                f"{path} is no manifest. Move it away and run the same command again to have it made anew."
+            )
         if manifest.get("format") != FORMAT:
             raise StoreError(f"{path} has format {manifest.get('format')!r}; this version reads format {FORMAT}.")
         return manifest
@@ -106,8 +112,13 @@ class RunFolder:
                 f"{self.path} has no {table}.parquet ({TABLES[table]}): the phase that writes it has not ended."
             )
         # Not read_table: it opens the file twice, and another process may replace it in between.
-        with pq.ParquetFile(path) as file:
-            return file.read()
+        try:
+            with pq.ParquetFile(path) as file:
+                return file.read()
+        except (pa.ArrowException, OSError) as error:
+            raise StoreError(
+                f"{path} cannot be read: {error} Run the phase that writes it again ({TABLES[table]})."
+            ) from error
 
 
 def slug(model: ModelRef) -> str:
@@ -116,8 +127,17 @@ def slug(model: ModelRef) -> str:
     >>> slug(ModelRef("openai/gpt-oss-120b", "b5c939de8f754692c1647ca79fbf85e8c1e70f8a", "default/1"))
     'openai--gpt-oss-120b@b5c939de8f75'
     """
-    name = "".join(mark if mark.isalnum() or mark in "-_." else "-" for mark in model.name.replace("/", "--"))
-    return f"{name}@{model.revision[:12]}" if model.revision else name
+    plain = "".join(mark if mark.isalnum() or mark in "-_." else "-" for mark in model.name.replace("/", "--"))
+    name = plain.lstrip(".")[:MAX_SLUG_CHARS]
+    # Only where the name had to be changed by more than its slash: two models must not share a folder.
+    if name != model.name.replace("/", "--") or "--" in model.name:
+        name += "-" + hashlib.sha256(model.name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{name}@{plain_revision(model.revision)}" if model.revision else name
+
+
+def plain_revision(revision: str) -> str:
+    """Return the beginning of a revision, as it can stand in a folder's name."""
+    return "".join(mark if mark.isalnum() or mark in "-_." else "-" for mark in revision[:12])
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -135,12 +155,12 @@ def read_json(path: Path) -> Any:
     """Read a JSON file.
 
     Raises:
-        StoreError: the file is not JSON.
+        StoreError: the file cannot be read, or is not JSON.
     """
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise StoreError(f"{path} is not JSON: {error}.") from error
+    except (ValueError, OSError, RecursionError) as error:
+        raise StoreError(f"{path} cannot be read as JSON: {error}.") from error
 
 
 def _replace(path: Path, write: Callable[[str], Any]) -> None:

@@ -25,10 +25,14 @@ METRICS = ("ig_precision", "ig_recall", "ig_f1", "is", "hm")
 class Verified:
     """A run's interests in the form of the metrics, with the verdicts that do not need an oracle."""
 
+    requested: list[str]
+    """The users that the candidate was asked about."""
     users: list[str]
     """The scored users."""
-    n_requested: int
-    """Users that the candidate was asked about."""
+    n_unjudged: int
+    """Users left out since the judge answered for none of their interests."""
+    n_named: int
+    """Interests that the candidate named for the users it answered for."""
     interests: pd.DataFrame
     """One row for each interest that counts, with what the judge said."""
     evidence: pa.Table
@@ -42,7 +46,7 @@ class Verified:
     @property
     def coverage(self) -> float:
         """Scored users as a share of the requested ones."""
-        return len(self.users) / self.n_requested if self.n_requested else 0.0
+        return len(self.users) / len(self.requested) if self.requested else 0.0
 
     @property
     def categories(self) -> list[tuple[str, Category]]:
@@ -72,14 +76,15 @@ class Scored:
                 result[name] = source.get(name)
             # A user may have no value: recall without an oracle, specificity without a readable retrieval.
             result[f"n_users_{metric}"] = sum(value is not None for value in source["per_user"][metric])
-        n_interests = len(self.verified.interests)
+        n_answered = len(self.verified.users) + self.verified.n_unjudged
         return {
             **result,
-            "interests_per_user": n_interests / len(self.verified.users) if self.verified.users else None,
+            "n_users_unjudged": self.verified.n_unjudged,
+            "interests_per_user": self.verified.n_named / n_answered if n_answered else None,
             "verified_share": _share(self.ig["per_interest"]["verified"]),
             "n_unknown_item_ids": sum(map(len, self.ig["per_interest"]["unknown_item_ids"])),
             "n_users": len(self.verified.users),
-            "n_requested": self.verified.n_requested,
+            "n_requested": len(self.verified.requested),
             "coverage": self.verified.coverage,
             "left_out": self.verified.left_out,
             "n_over_selected": sum(self.specificity["per_interest"]["n_over_selected"]),
@@ -144,6 +149,7 @@ def verify_run(run: RunFolder, *, signals: list[str], thresholds: Thresholds) ->
     scored = users.loc[users["scored"], "user_id"].tolist()
     frame = run.read("extractions").to_pandas()[["user_id", "interest", "item_ids"]]
     frame = frame[frame["user_id"].isin(scored)]
+    n_named = len(frame)
     groundings = run.read("groundings").to_pandas().rename(columns={"status": "grounding"})
     frame = frame.merge(
         groundings[["user_id", "interest", "relevant_item_ids", "grounding"]], on=["user_id", "interest"], how="left"
@@ -171,7 +177,12 @@ def verify_run(run: RunFolder, *, signals: list[str], thresholds: Thresholds) ->
         )
     failed = {"grounding": frame["grounding"] == "failed", "mapping": frame["mapping"] == "failed"}
     left_out = {name: int(rows.sum()) for name, rows in failed.items()}
-    frame = frame[~(failed["grounding"] | failed["mapping"])].reset_index(drop=True)
+    lost = failed["grounding"] | failed["mapping"]
+    # A user with no judged interest at all is missing: what the judge did not answer is no score of the candidate.
+    all_lost = lost.groupby(frame["user_id"]).all()
+    unjudged = set(all_lost.index[all_lost])
+    scored = [user for user in scored if user not in unjudged]
+    frame = frame[~lost & ~frame["user_id"].isin(unjudged)].reset_index(drop=True)
     evidence = run.read("evidence")
     predictions = _by_user(frame, scored, ["interest", "category_id", "item_ids", "relevant_item_ids"])
     ig = _compute(
@@ -186,9 +197,10 @@ def verify_run(run: RunFolder, *, signals: list[str], thresholds: Thresholds) ->
     retrieved = {
         "n_retrieval_failed": int((frame["retrieval"] == "failed").sum()),
         "n_without_distractors": int((frame["retrieval"] == "no_distractors").sum()),
+        "n_shortlist_failed": int((frame["retrieval"] == "shortlist_failed").sum()),
         "n_few_distractors": int(((frame["retrieval"] == "ok") & frame["few_distractors"]).sum()),
     }
-    return Verified(scored, len(users), frame, evidence, left_out, retrieved, ig)
+    return Verified(users["user_id"].tolist(), scored, len(unjudged), n_named, frame, evidence, left_out, retrieved, ig)
 
 
 def score_run(

@@ -94,6 +94,8 @@ class ResponseStore:
                 raise StoreError(f"{path} is a response store of format {version}; this version reads format {FORMAT}.")
             # FULL would also survive a power cut at each commit; NORMAL survives every death of the process.
             self._db.execute("PRAGMA synchronous = NORMAL")
+        except sqlite3.OperationalError as error:  # locked, read-only, or no room
+            raise StoreError(f"The response store {path} cannot be used: {error}.") from error
         except (sqlite3.DatabaseError, OSError) as error:
             raise StoreError(
                 f"{path} is not a response store ({error}). Name another file, or move this one."
@@ -108,7 +110,7 @@ class ResponseStore:
     def _make(self, timeout_s: float) -> None:
         """Make an empty file a store, whoever else does the same at this moment."""
         tables = self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-        if others := [name for (name,) in tables if name != "outcomes"]:
+        if others := [name for (name,) in tables if name not in ("outcomes", "sessions")]:
             raise sqlite3.DatabaseError(f"it is a database with the tables {', '.join(others)}")
         deadline = time.monotonic() + timeout_s
         while True:
@@ -120,7 +122,14 @@ class ResponseStore:
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.01)
-        self._db.executescript(_SCHEMA)
+        # One transaction, so that nobody ever sees a store that is half made.
+        self._db.executescript(f"BEGIN IMMEDIATE;{_SCHEMA}COMMIT;")
+
+    def _execute(self, statement: str, values: list[Any] | None = None) -> sqlite3.Cursor:
+        try:
+            return self._db.execute(statement, values or [])
+        except sqlite3.Error as error:  # no room, locked for too long, or a damaged file
+            raise StoreError(f"The response store {self.path} cannot be used: {error}.") from error
 
     def close(self) -> None:
         """Close the file. Nothing needs flushing: every outcome is committed already."""
@@ -133,15 +142,18 @@ class ResponseStore:
         it is the outcome itself.
         """
         values = [getattr(outcome, name) for name in _COLUMNS]
-        self._db.execute(
-            f"INSERT INTO outcomes ({', '.join(_COLUMNS)}, attempt, stage, about, model) "
-            f"SELECT {', '.join('?' * len(_COLUMNS))}, COALESCE(MAX(attempt) + 1, 0), ?, ?, ? "
-            "FROM outcomes WHERE key = ?",
-            [*values, request.stage, str(request.about), str(request.model), outcome.key],
-        )
+        self._insert(request, outcome.key, values)
         if self._session is not None and time.monotonic() - self._session_saved >= 1:
             self._save_session()
         return self.served([outcome.key]).get(outcome.key, outcome)
+
+    def _insert(self, request: Request, key: str, values: list[Any]) -> None:
+        self._execute(
+            f"INSERT INTO outcomes ({', '.join(_COLUMNS)}, attempt, stage, about, model) "
+            f"SELECT {', '.join('?' * len(_COLUMNS))}, COALESCE(MAX(attempt) + 1, 0), ?, ?, ? "
+            "FROM outcomes WHERE key = ?",
+            [*values, request.stage, str(request.about), str(request.model), key],
+        )
 
     @contextmanager
     def session(self, work: str) -> Iterator[None]:
@@ -152,7 +164,7 @@ class ResponseStore:
         """
         started = time.monotonic()
         self._session = int(
-            self._db.execute("INSERT INTO sessions (work, seconds) VALUES (?, 0) RETURNING id", [work]).fetchone()[0]
+            self._execute("INSERT INTO sessions (work, seconds) VALUES (?, 0) RETURNING id", [work]).fetchone()[0]
         )
         self._session_started = self._session_saved = started
         try:
@@ -164,13 +176,13 @@ class ResponseStore:
     def _save_session(self) -> None:
         self._session_saved = time.monotonic()
         elapsed = self._session_saved - self._session_started
-        self._db.execute("UPDATE sessions SET seconds = ? WHERE id = ?", [elapsed, self._session])
+        self._execute("UPDATE sessions SET seconds = ? WHERE id = ?", [elapsed, self._session])
 
     def wall_seconds(self, work: str) -> float:
         """Return the wall time of all sessions of some work."""
         if self._session is not None:
             self._save_session()
-        row = self._db.execute("SELECT SUM(seconds) FROM sessions WHERE work = ?", [work]).fetchone()
+        row = self._execute("SELECT SUM(seconds) FROM sessions WHERE work = ?", [work]).fetchone()
         return round(float(row[0] or 0), 3)
 
     def served(self, keys: Iterable[str]) -> dict[str, Outcome]:
@@ -179,7 +191,7 @@ class ResponseStore:
         wanted = list(keys)
         for start in range(0, len(wanted), _LOOKUP_SIZE):
             part = wanted[start : start + _LOOKUP_SIZE]
-            rows = self._db.execute(
+            rows = self._execute(
                 f"SELECT {', '.join(_COLUMNS)} FROM outcomes "
                 f"WHERE key IN ({', '.join('?' * len(part))}) AND final = 1 AND status IN ({_MARKS}) "
                 "ORDER BY key, status != 'ok', status != 'truncated', attempt",
@@ -196,7 +208,7 @@ class ResponseStore:
     def rows(self, key: str) -> list[dict[str, Any]]:
         """Return every attempt at a request with what it was about, as plain records, oldest first."""
         columns = (*_COLUMNS, "attempt", "stage", "about", "model", "finished_at")
-        found = self._db.execute(f"SELECT {', '.join(columns)} FROM outcomes WHERE key = ? ORDER BY attempt", [key])
+        found = self._execute(f"SELECT {', '.join(columns)} FROM outcomes WHERE key = ? ORDER BY attempt", [key])
         return [dict(zip(columns, row, strict=True)) for row in found]
 
     def totals(self, keys: Iterable[str]) -> dict[str, int | float]:
@@ -205,14 +217,14 @@ class ResponseStore:
         wanted = list(keys)
         for start in range(0, len(wanted), _LOOKUP_SIZE):
             part = wanted[start : start + _LOOKUP_SIZE]
-            row = self._db.execute(
+            row = self._execute(
                 f"SELECT {', '.join(_TOTALS.values())} FROM outcomes WHERE key IN ({', '.join('?' * len(part))})", part
             ).fetchone()
             sums = {name: sums[name] + (value or 0) for name, value in zip(sums, row, strict=True)}
         return {**sums, "request_seconds": round(sums["request_seconds"], 3)}
 
     def __len__(self) -> int:
-        return int(self._db.execute("SELECT COUNT(*) FROM outcomes").fetchone()[0])
+        return int(self._execute("SELECT COUNT(*) FROM outcomes").fetchone()[0])
 
 
 def _outcome(row: tuple[object, ...]) -> Outcome:

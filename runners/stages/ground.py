@@ -7,9 +7,9 @@ import pyarrow as pa
 
 from ..histories import Histories
 from ..parsing import Parsed, SelectedIndices, parse_indices
-from ..prompts import clean, item_name, render_lines
+from ..prompts import item_name, render_lines
 from ..requests import Outcome, Request
-from .base import Answered, Asker, items_schema, split_to_budget
+from .base import Answered, Asker, items_schema, shown_name, split_to_budget
 
 __all__ = ["GROUNDINGS", "Claim", "Evidence", "Ground"]
 
@@ -80,7 +80,7 @@ class Ground:
         shown = subject.claim.item_ids[subject.first : subject.last]
         lines = render_lines((item_name(i), self._histories.text_of(item_id)) for i, item_id in enumerate(shown))
         schema = items_schema(len(shown), len(shown))
-        return self._asker.ask(subject, n_reask, schema, items=lines, interest=clean(subject.claim.interest))
+        return self._asker.ask(subject, n_reask, schema, items=lines, interest=shown_name(subject.claim.interest))
 
     def parse(self, subject: Evidence, outcome: Outcome) -> Parsed[SelectedIndices]:
         """Read which items the judge kept."""

@@ -11,9 +11,8 @@ import pyarrow as pa
 
 from ...hf_datasets import Taxonomy
 from ..parsing import NO_CATEGORY, Parsed, parse_mapping
-from ..prompts import clean
 from ..requests import Outcome, Request
-from .base import Answered, Asker
+from .base import Answered, Asker, shown_name
 
 __all__ = ["MAPPINGS", "Map", "Names"]
 
@@ -70,7 +69,7 @@ class Map:
 
     def request(self, subject: Names, n_reask: int) -> Request:
         """Render the request for one batch of names."""
-        names = [clean(name) for name in subject.names]
+        names = [shown_name(name) for name in subject.names]
         digits = len(str(max(self._taxonomy.ids)))
         lines = [f"{number}: [0-9]{{1,{digits}}}" for number in range(1, len(names) + 1)]
         return self._asker.ask(subject, n_reask, {"regex": "\n".join(lines)}, categories=self._lines, interests=names)

@@ -4,7 +4,7 @@ For every interest with a cited item in the history, verified or not: up to 5 of
 with distractors from the user's shortlist to a test set of 50, and the judge picks as many as there are backing items.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,9 +14,9 @@ import pyarrow as pa
 from ..draw import hash_strings, order, salt
 from ..histories import Histories, ObjectPool
 from ..parsing import Parsed, SelectedIndices, parse_indices
-from ..prompts import clean, item_name, render_lines
+from ..prompts import item_name, render_lines
 from ..requests import Outcome, Request
-from .base import Answered, Asker, items_schema
+from .base import Answered, Asker, items_schema, shown_name
 from .ground import Claim
 
 __all__ = ["RETRIEVALS", "Retrieve", "TestSet"]
@@ -74,6 +74,7 @@ class Retrieve:
         pool: ObjectPool,
         shortlists: Mapping[str, Sequence[str]],
         *,
+        unanswered: Container[str] = (),
         seed: int,
     ) -> None:
         """Draw every interest's test set.
@@ -84,10 +85,12 @@ class Retrieve:
             claims: every interest with its known items.
             pool: the data set's sample of objects.
             shortlists: each user's objects that overlap none of the interests.
+            unanswered: users a part of whose shortlist has no readable answer.
             seed: of the draws.
         """
         self._asker = asker
         self._histories = histories
+        self._unanswered = unanswered
         self._pool_texts = dict(zip(pool.object_ids, pool.texts, strict=True))
         positions = {object_id: i for i, object_id in enumerate(pool.object_ids)}
         distractors: dict[str, tuple[list[str], Any]] = {}
@@ -106,7 +109,7 @@ class Retrieve:
         lines = render_lines((item_name(i), self._text(subject, item)) for i, item in enumerate(subject.shown))
         k = len(subject.backing)
         schema = items_schema(len(subject.shown), k)
-        return self._asker.ask(subject, n_reask, schema, items=lines, interest=clean(subject.interest), k=k)
+        return self._asker.ask(subject, n_reask, schema, items=lines, interest=shown_name(subject.interest), k=k)
 
     def _text(self, subject: TestSet, object_id: str) -> str:
         if object_id in subject.backing:
@@ -125,14 +128,20 @@ class Retrieve:
         """Return the table `RETRIEVALS`: every interest, in order.
 
         ``status`` is ``ok``, ``no_backing`` (no cited item is in the history: scores 0), ``no_distractors`` (everything
-        overlapped: not scored) or ``failed`` (no readable answer: not scored). Selected items are null unless ``ok``.
+        overlapped: not scored), ``shortlist_failed`` (nothing is left, for want of readable answers: not scored) or
+        ``failed`` (no readable answer: not scored). Selected items are null unless ``ok``.
         """
         last = {(answer.subject.user, answer.subject.interest): answer for answer in answers if not answer.followed_up}
         rows = []
         for test_set in self._test_sets:
             answer = last.get((test_set.user, test_set.interest))
             value = answer.parsed.value if answer else None
-            status = "ok" if value else "failed" if answer else "no_distractors" if test_set.backing else "no_backing"
+            if answer is not None:
+                status = "ok" if value else "failed"
+            elif not test_set.backing:
+                status = "no_backing"
+            else:
+                status = "shortlist_failed" if test_set.user in self._unanswered else "no_distractors"
             rows.append(
                 {
                     "user_id": test_set.user,

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from ..histories import ObjectPool
 from ..parsing import Parsed, SelectedIndices, parse_indices
-from ..prompts import clean, item_name, render_lines
+from ..prompts import item_name, render_lines
 from ..requests import Outcome, Request
-from .base import Answered, Asker, items_schema, split_to_budget
+from .base import Answered, Asker, items_schema, shown_name, split_to_budget
 
 __all__ = ["SHORTLISTS", "PoolPart", "Shortlist"]
 
@@ -64,7 +64,7 @@ class Shortlist:
         self._pool = pool
         self._interests: dict[str, list[list[str]]] = {}
         for user, names in interests.items():
-            shown = [clean(name) for name in sorted(names)]
+            shown = [shown_name(name) for name in sorted(names)]
             parts = split_to_budget(shown, None if asker.context_tokens is None else INTEREST_TOKENS, 0)
             if shown:
                 self._interests[user] = [shown[part] for part in parts]

@@ -105,7 +105,9 @@ class TestCsv:
         return message(write(tmp_path, "a.csv", text))
 
     def test_too_few_fields_name_the_line_after_quoted_line_breaks(self, tmp_path):
-        assert self.error(tmp_path, CSV + "u,o\n").startswith("line 5: 2 fields, but the header has 5.")
+        assert self.error(tmp_path, CSV + "u,o\n").startswith(
+            "line 5: 2 fields, expected as many as the header has: 5."
+        )
 
     def test_too_many_fields(self, tmp_path):
         assert self.error(tmp_path, HEADER + "u,o,a, b,explicit_positive,1\n").startswith("line 2: 6 fields")
@@ -115,7 +117,7 @@ class TestCsv:
 
     def test_not_utf8(self, tmp_path):
         text = HEADER.encode() + "u,o,t,explicit_positive,1\nu,o,é,explicit_positive,1\n".encode("latin-1")
-        assert self.error(tmp_path, text).startswith("line 3: this is not UTF-8 text")
+        assert self.error(tmp_path, text).startswith("line 3: object_text is not UTF-8 text")
 
     def test_empty_file(self, tmp_path):
         assert self.error(tmp_path, "").startswith("the file is empty")

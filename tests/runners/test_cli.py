@@ -236,7 +236,7 @@ def test_report_as_a_table_of_suites_and_runs(gistbench, finished):
         (("run", "-o", "new", "--dataset-option", "n_users"), "expected NAME=VALUE"),
         (("run", "-o", "new", "--dataset-option", "colour=3"), "colour"),
         (("run", "-o", "new", "--source", "."), "source"),
-        (("run", "-o", "new", "--oracle", "gone.json"), "There is no oracle file gone.json"),
+        (("run", "-o", "new", "--oracle", "gone.json"), "There is no oracle file"),
         (("run", "-o", "bad.toml"), "bad.toml is a file"),
         (("run", "-o", "full"), "is not empty and no suite folder"),
         (("run", "-o", "new", "--store", "bad.toml"), "is not a response store"),
@@ -281,9 +281,9 @@ def test_other_settings_for_the_same_folder_are_refused(gistbench, small, finish
 
 def test_another_judge_is_refused(gistbench, finished, tmp_path):
     folder = shutil.copytree(finished, tmp_path / "suite")
-    done = gistbench("judge", folder, "--judge", "lexical/phrase")
+    done = gistbench("judge", folder, "--judge", "openai:another")
     assert done.code == 1
-    assert "is judged by lexical/overlap@1, not by lexical/phrase@1" in done.message
+    assert "is judged by lexical/overlap@1, not by another" in done.message
 
 
 def test_bad_rows_of_a_file_are_named_with_their_line(gistbench, tmp_path):

@@ -26,11 +26,13 @@ def manifest(name="org/a", dataset="demo", taxonomy="open", n_users=9, **scores)
         "n_retrieval_failed": 0,
         "n_without_distractors": 1,
         "n_few_distractors": 2,
+        "n_shortlist_failed": 0,
+        "n_users_unjudged": 0,
         "n_users": n_users,
         "n_requested": 10,
         "coverage": n_users / 10,
         "left_out": {"grounding": 1, "mapping": 2},
-        "policy": {"ig": {"thresholds": {"preset": "base"}}},
+        "policy": {"ig": {"thresholds": {"preset": "base"}}, "is": {"is_scope": "category"}},
         "oracle": {"version": "abc", "n_candidates": 2, "given": None},
     }
     return {
@@ -85,15 +87,15 @@ def test_json_is_the_rows(compare):
 
 def test_markdown_is_a_table(compare):
     lines = compare(manifest("org/a|b"), manifest("org/b", hm=None)).markdown().splitlines()
-    assert lines[0].startswith("| Candidate | Data set | IG precision | IG recall | IG F1 | IS | HM |")
-    assert lines[1] == "|" + " --- |" * 9
+    assert lines[0].startswith("| Candidate | IG precision | IG recall | IG F1 | IS | HM |")
+    assert lines[1] == "|" + " --- |" * 8
     assert lines[2] == (
-        "| org/a\\|b | demo | 50.0 40-60 | 50.0 40-60 | 50.0 40-60 | 50.0 40-60 | 50.0 40-60 | 4.2 | 90 % of 10 |"
+        "| org/a\\|b | 50.0 40-60 | 50.0 40-60 | 50.0 40-60 | 50.0 40-60 | 50.0 40-60 | 4.2 | 90 % of 10 |"
     )
     assert "| - |" in lines[3]
     assert lines[-1] == (
-        "Medians over users in %, with 95 % intervals. dataset demo; judge org/judge; taxonomy open; "
-        "thresholds base; oracle abc."
+        "Medians over users in %, with 95 % intervals. dataset demo; judge org/judge; judge revision 2; "
+        "taxonomy open; thresholds base; is scope category; oracle abc."
     )
 
 
@@ -113,8 +115,9 @@ def test_the_terminal_shows_coverage_where_it_is_narrow(compare):
 
 def test_the_terminal_names_data_sets_where_there_are_several(compare):
     text = shown(compare(manifest(), manifest(dataset="movielens")))
-    assert "Data set" in text
-    assert "dataset demo, movielens" in text
+    assert "Dataset" in text
+    assert "movielens" in text
+    assert "dataset demo" not in text  # what differs stands in the rows, not under the table
 
 
 def test_without_a_taxonomy_the_row_says_none(compare):

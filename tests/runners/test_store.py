@@ -165,7 +165,7 @@ def test_a_newer_format_is_refused(tmp_path):
 
 
 def test_a_folder_is_refused(tmp_path):
-    with pytest.raises(StoreError, match="is not a response store"):
+    with pytest.raises(StoreError, match="cannot be used: unable to open database file"):
         ResponseStore(tmp_path)
 
 

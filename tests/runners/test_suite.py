@@ -12,6 +12,7 @@ from gistbench.hf_datasets import fingerprint_engagements, load_engagements, loa
 from gistbench.hf_datasets.errors import ConfigError, GistbenchError, GistbenchWarning, StoreError
 from gistbench.runners import suite as module
 from gistbench.runners.config import RunConfig
+from gistbench.runners.engines.lexical import LexicalConfig
 from gistbench.runners.prompts import PROMPTS, load_prompt
 from gistbench.runners.runfolder import TABLES
 from gistbench.runners.store import ResponseStore
@@ -127,11 +128,14 @@ def test_the_manifest_says_what_was_run(demo):
         assert manifest["data"]["sha256"] == fingerprint_engagements(engagements)
         assert manifest["data"]["taxonomy"] == {"name": "open", "sha256": taxonomy.sha256}
         assert (manifest["data"]["dataset"], manifest["data"]["n_users"]) == ("demo", 12)
-        assert manifest["prompts"] == {
+        made_with = {**manifest["phases"]["extract"]["prompts"], **manifest["phases"]["judge"]["prompts"]}
+        assert made_with == {
             prompt: {"version": load_prompt(prompt).version, "sha256": load_prompt(prompt).sha256} for prompt in PROMPTS
         }
-        assert manifest["versions"]["gistbench"] == version("gistbench")
-        assert {"python", "datasets", "evaluate", "numpy", "scipy", "pyarrow"} <= set(manifest["versions"])
+        assert manifest["phases"]["judge"]["versions"]["gistbench"] == version("gistbench")
+        assert {"python", "datasets", "evaluate", "numpy", "scipy", "pyarrow"} <= set(
+            manifest["phases"]["extract"]["versions"]
+        )
         assert list(manifest["phases"]) == ["extract", "judge", "score"]
         assert manifest["phases"]["judge"]["model"]["name"] == "lexical/overlap"
         assert manifest["phases"]["judge"]["model"]["sampling"]["temperature"] == 0.0
@@ -360,8 +364,8 @@ def test_other_data_under_the_same_name_are_refused(own_file, tmp_path):
 
 
 def test_another_judge_is_refused(copied, monkeypatch):
-    with pytest.raises(StoreError, match=r"is judged by lexical/overlap@1, not by lexical/hashtag@1.*--output"):
-        Suite.open(copied, {"judge": "lexical/hashtag"}).judge()
+    with pytest.raises(StoreError, match=r"is judged by lexical/overlap@1, not by another, .*--output"):
+        Suite.open(copied, {"judge": "openai:another"}).judge()
     assert json.loads((copied / "config.json").read_text())["config"]["judge"] == "lexical/overlap"
 
 
@@ -401,7 +405,8 @@ def test_a_candidate_that_cannot_be_had_makes_nothing(own_file, tmp_path):
     assert not (tmp_path / "suite").exists()
 
 
-def test_a_candidate_that_judges_itself_is_told(own_file, tmp_path, script_engine):
+def test_a_candidate_that_judges_itself_is_told(own_file, tmp_path, script_engine, monkeypatch):
+    monkeypatch.setattr(LexicalConfig, "roles", ("candidate", "judge"))
     script_engine()
     suite = Suite(tmp_path / "suite", small(own_file, ("lexical/overlap",)))
     suite.extract()

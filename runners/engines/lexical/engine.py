@@ -24,6 +24,11 @@ class LexicalConfig(ModelConfig):
 
     engine: Literal["lexical"] = "lexical"
 
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """What the rules are for."""
+        return ("judge",) if self.name == PREFIX + JUDGE_NAME else ("candidate",)
+
     @field_validator("name")
     @classmethod
     def _known(cls, name: str) -> str:

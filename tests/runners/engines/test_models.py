@@ -50,7 +50,7 @@ def hub(monkeypatch):
 
 
 def test_a_folder_is_named_by_its_name_and_content(folder):
-    model, path = resolve_model(str(folder), None, PROFILE)
+    model, path = resolve_model(str(folder), None, None)
     assert (model.name, model.profile, path) == ("SmolLM2", str(PROFILE), str(folder))
     assert model.revision == digest_folder(folder)
     assert len(model.revision) == 64
@@ -58,7 +58,7 @@ def test_a_folder_is_named_by_its_name_and_content(folder):
 
 def test_the_same_model_elsewhere_is_the_same_model(folder, tmp_path):
     copy = shutil.copytree(folder, tmp_path / "elsewhere" / "SmolLM2")
-    assert resolve_model(str(copy), None, PROFILE)[0] == resolve_model(f"{folder}/", None, PROFILE)[0]
+    assert resolve_model(str(copy), None, None)[0] == resolve_model(f"{folder}/", None, None)[0]
 
 
 def test_hidden_files_and_folders_are_not_part_of_a_model(folder):
@@ -102,19 +102,19 @@ def test_any_other_change_changes_the_digest(folder, change):
 
 def test_a_folder_without_a_model_is_an_error(tmp_path):
     with pytest.raises(EngineError, match=r"holds no model: there is no config\.json"):
-        resolve_model(str(tmp_path), None, PROFILE)
+        resolve_model(str(tmp_path), None, None)
 
 
 @pytest.mark.parametrize("name", ["./model", "/models/gone", "~/model", "a/b/c"])
 def test_a_path_without_a_folder_is_an_error_and_the_hub_is_not_asked(name, hub):
     with pytest.raises(EngineError, match="There is no folder"):
-        resolve_model(name, None, PROFILE)
+        resolve_model(name, None, None)
     assert hub.asked == ()
 
 
 def test_a_name_on_the_hub_gets_its_commit(hub):
     hub.online = COMMIT
-    model, load_from = resolve_model("org/model", "main", PROFILE)
+    model, load_from = resolve_model("org/model", "main", None)
     assert (model.name, model.revision, load_from) == ("org/model", COMMIT, "org/model")
     assert hub.asked == ("org/model", "main")
 
@@ -122,7 +122,7 @@ def test_a_name_on_the_hub_gets_its_commit(hub):
 def test_the_cache_answers_where_the_hub_does_not(hub):
     hub.online = OSError("no route to host")
     hub.cached = f"/cache/models--org--model/snapshots/{COMMIT}"
-    assert resolve_model("org/model", None, PROFILE)[0].revision == COMMIT
+    assert resolve_model("org/model", None, None)[0].revision == COMMIT
 
 
 @pytest.mark.parametrize("value", ["1", "true", "on", "YES"])
@@ -130,16 +130,16 @@ def test_offline_asks_the_cache_only(hub, monkeypatch, value):
     monkeypatch.setenv("HF_HUB_OFFLINE", value)
     hub.online = AssertionError("asked")
     hub.cached = f"/cache/models--org--model/snapshots/{COMMIT}"
-    assert resolve_model("org/model", None, PROFILE)[0].revision == COMMIT
+    assert resolve_model("org/model", None, None)[0].revision == COMMIT
     hub.cached = LocalEntryNotFoundError("not there")
     with pytest.raises(EngineError, match=r"neither on the Hub \(HF_HUB_OFFLINE is set\) nor in the local cache"):
-        resolve_model("org/model", None, PROFILE)
+        resolve_model("org/model", None, None)
 
 
 def test_a_model_that_is_nowhere_is_an_error_that_says_why(hub):
     hub.online = HfHubHTTPError("401 Client Error: gated", response=_response())
     with pytest.raises(EngineError, match=r"The model org/model@v1 was found neither.*401.*hf auth login"):
-        resolve_model("org/model", "v1", PROFILE)
+        resolve_model("org/model", "v1", None)
 
 
 def _response():

@@ -1,9 +1,10 @@
 import re
 
 import pytest
+from gistbench.hf_datasets.errors import ConfigError
 from gistbench.runners.engines.openai import OpenAIConfig
 from gistbench.runners.requests import ModelRef
-from gistbench.runners.stages.base import CHARS_PER_TOKEN, NAME_CHARS, Asker, items_schema, split_to_budget
+from gistbench.runners.stages.base import BYTES_PER_TOKEN, NAME_BYTES, Asker, items_schema, split_to_budget
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,11 +31,15 @@ def test_a_text_beyond_the_budget_stands_alone():
 
 @given(st.lists(st.text("x", max_size=80), max_size=40), st.integers(0, 300), st.integers(0, 200))
 def test_parts_cover_all_texts_once_and_in_order(texts, context, reserved):
+    if context <= reserved:
+        with pytest.raises(ConfigError, match="leaves no room for items"):
+            list(split_to_budget(texts, context, reserved))
+        return
     parts = list(split_to_budget(texts, context, reserved))
     assert [i for part in parts for i in range(part.start, part.stop)] == list(range(len(texts)))
     for part in parts:
-        cost = sum(len(text) + NAME_CHARS for text in texts[part])
-        assert part.stop - part.start == 1 or cost <= (context - reserved) * CHARS_PER_TOKEN
+        cost = sum(len(text) + NAME_BYTES for text in texts[part])
+        assert part.stop - part.start == 1 or cost <= (context - reserved) * BYTES_PER_TOKEN
 
 
 @pytest.mark.parametrize(
