@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from .builder import FEATURES
     from .planted import planted_oracle, planted_truth
     from .ratings import split_ratings
+    from .results_published import load_results_published, published_value
 
 __all__ = [
     "CONFIG_NAMES",
@@ -67,10 +68,12 @@ __all__ = [
     "fingerprint_engagements",
     "list_datasets",
     "load_engagements",
+    "load_results_published",
     "load_taxonomy",
     "newest_first",
     "planted_oracle",
     "planted_truth",
+    "published_value",
     "read_engagements",
     "split_ratings",
     "user_slices",
@@ -83,6 +86,10 @@ def __getattr__(name: str) -> object:
         from .builder import FEATURES
 
         return FEATURES
+    if name in ("load_results_published", "published_value"):
+        from . import results_published
+
+        return getattr(results_published, name)
     if name in ("planted_oracle", "planted_truth"):
         from . import planted
 

@@ -31,7 +31,7 @@ from .errors import ConfigError, GistbenchError, HubError
 from .folder import README_NAME, RECORDS_NAME, BuiltConfig, stale_shards, write_shards
 from .registry import config_record
 
-__all__ = ["Push", "push_configs", "require_redistributable"]
+__all__ = ["Push", "check_repo_name", "hub_errors", "push_configs", "require_redistributable"]
 
 _TRIES = 3
 """How often a push looks again when another commit has come first."""
@@ -99,9 +99,9 @@ def push_configs(
         HubError: the Hub refuses or cannot be reached.
     """
     require_redistributable([config.entry.name for config in configs])
-    _check_name(repo)
+    check_repo_name(repo)
     api = HfApi(token=token)
-    with _errors_of(api.endpoint, repo):
+    with hub_errors(api.endpoint, repo):
         head = _head_or_create(api, repo, private)
         tagged = _tags(api, repo)
         changed = False
@@ -129,7 +129,8 @@ def push_configs(
     return Push(repo, f"{api.endpoint}/datasets/{repo}", head, changed, tag)
 
 
-def _check_name(repo: str) -> None:
+def check_repo_name(repo: str) -> None:
+    """Raise ConfigError where a name is not namespace/name."""
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", repo):
         raise ConfigError(f"{repo!r} is no name of a repository: write namespace/name, such as {HOME}.")
 
@@ -208,8 +209,8 @@ def _commit(api: HfApi, repo: str, head: str, plan: _Plan, configs: Sequence[Bui
 
 
 @contextmanager
-def _errors_of(endpoint: str, repo: str) -> Iterator[None]:
-    """Say what the clients' errors mean here."""
+def hub_errors(endpoint: str, repo: str) -> Iterator[None]:
+    """Say what the clients' errors mean for a repository, as errors of ours."""
     whole = "The repository stands at a whole revision, the old one or the new one; the same command again goes on."
     try:
         yield

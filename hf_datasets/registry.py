@@ -54,8 +54,9 @@ TABLE_NAMES: tuple[str, ...] = (
     "taxonomy_open",
     "taxonomy_official",
     "oracle_official",
+    "results_published",
 )
-"""Datasets of other rows: ratings, taxonomies, oracle."""
+"""Datasets of other rows: ratings, taxonomies, oracle, published results."""
 CONFIG_NAMES: tuple[str, ...] = (*DATASET_NAMES, *TABLE_NAMES)
 """All of them: the configs of the dataset on the Hub, where their licence allows it."""
 

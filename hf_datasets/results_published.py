@@ -17,23 +17,24 @@ As a `datasets` builder: ``ResultsPublished(dataset_name="results_published")``.
 
 import functools
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import datasets
 import pyarrow as pa
-from datasets.builder import Key
 
 from ._columns import suggestion
-from .builder import sha256_of_file
 from .errors import DataError
 from .files import read_csv_columns
+from .registry import DatasetRecord
+from .tables import TableBuilder, TableConfig
 
 __all__ = [
     "CITATIONS",
     "DISAGREES",
+    "RECORD",
     "RESULTS_FEATURES",
     "RESULTS_SCHEMA",
     "UNITS",
@@ -182,33 +183,31 @@ def published_value(table: str, row: str, column: str, *, paper: str = "gistbenc
 
 
 @dataclass
-class ResultsPublishedConfig(datasets.BuilderConfig):  # type: ignore[misc]
-    """The published results have no parameters."""
+class ResultsPublishedConfig(TableConfig):
+    """There is nothing to choose."""
 
-    def create_config_id(self, config_kwargs: dict[str, Any], custom_features: datasets.Features | None = None) -> str:
-        """Name the cached copy after the content of the shipped file."""
-        return f"{self.name}-{sha256_of_file(_PATH)[:20]}"
+    def make_table(self) -> pa.Table:
+        """Return one row per printed number."""
+        return load_results_published()
 
 
-class ResultsPublished(datasets.ArrowBasedBuilder):  # type: ignore[misc]
+class ResultsPublished(TableBuilder):
     """Builder of `results_published`: one split, ``train``."""
 
     VERSION = datasets.Version("1.0.0")
     BUILDER_CONFIG_CLASS = ResultsPublishedConfig
 
-    def _info(self) -> datasets.DatasetInfo:
-        return datasets.DatasetInfo(
-            description="The numbers that the two papers print, one record per number.",
-            citation="\n".join(CITATIONS.values()),
-            license="facts; no text of the papers is copied",
-            features=RESULTS_FEATURES,
-        )
 
-    def _split_generators(self, dl_manager: datasets.DownloadManager) -> list[datasets.SplitGenerator]:
-        return [datasets.SplitGenerator(name=datasets.Split.TRAIN)]
-
-    def _generate_tables(self) -> Iterator[tuple[Key, pa.Table]]:
-        yield Key(0, 0), load_results_published()
+RECORD = DatasetRecord(
+    name="results_published",
+    title="Published results",
+    summary="The numbers that the two papers print, one record per number; tables that the pages cut are marked.",
+    signals=(),
+    licence="facts of the two papers, no text of theirs; may be passed on",
+    redistributable=True,
+    builder=ResultsPublished,
+    citation="\n\n".join(CITATIONS.values()),
+)
 
 
 @functools.cache
