@@ -153,7 +153,7 @@ def describe_dataset(record: DatasetRecord, parameters: Mapping[str, Any] | None
         licence=record.licence,
         redistributable=record.redistributable,
         version=record.version,
-        made_from=record.needs_source or ("the published file" if fetched else ""),
+        made_from=record.needs_source,
         fetched=fetched,
         citation=record.citation,
         homepage=record.homepage,

@@ -26,7 +26,7 @@ class TableConfig(datasets.BuilderConfig):  # type: ignore[misc]
 
     needs_source: ClassVar[str] = ""
     """The file that ``source`` has to be, in words; empty where the table takes none."""
-    source_optional: ClassVar[bool] = True
+    source_optional: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Make the table, whose content names the cached copy."""

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 from gistbench.hf_datasets import results_published as module
 from gistbench.hf_datasets.errors import DataError
+from gistbench.hf_datasets.registry import config_record
 from gistbench.hf_datasets.results_published import (
     CITATIONS,
     DISAGREES,
@@ -344,7 +345,7 @@ def test_builder(tmp_path):
     assert dataset.features == RESULTS_FEATURES
     assert RESULTS_FEATURES.arrow_schema.remove_metadata() == RESULTS_SCHEMA
     assert dataset.data.table.cast(RESULTS_SCHEMA).equals(load_results_published())
-    assert all(citation in dataset.info.citation for citation in CITATIONS.values())
+    assert all(citation in config_record("results_published").citation for citation in CITATIONS.values())
     assert (tmp_path / "results_published").is_dir()
 
 
