@@ -95,6 +95,12 @@ def build(
     name: Name,
     folder: Annotated[Path, typer.Option("--out", help="the folder to write", show_default=False)],
     source: Source = None,
+    on_error: Annotated[
+        str | None,
+        typer.Option(
+            "--on-error", help="raise or skip: what to do with a broken line (default: raise)", show_default=False
+        ),
+    ] = None,
     option: Options = None,
 ) -> None:
     """Build a data set into a folder that `datasets.load_dataset(FOLDER)` reads: Parquet files and a README.
@@ -106,10 +112,13 @@ def build(
         gistbench datasets build movielens --source ml-32m.zip --out built/movielens
 
         gistbench datasets build planted --option n_users=50 --out built/planted
+
+        gistbench datasets build yelp --source yelp.zip --on-error skip --out built/yelp
     """
     from ..hf_datasets.folder import build_folder
 
-    built = build_folder(name, folder, source=source, parameters=read_options(option))
+    parameters = read_options(option) | ({"on_error": on_error} if on_error else {})
+    built = build_folder(name, folder, source=source, parameters=parameters)
     entry = built.entry
     left_out = "".join(f"\nLeft out: {n:,} rows ({what})." for what, n in entry.left_out.items())
     out.print(

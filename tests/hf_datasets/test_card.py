@@ -306,3 +306,25 @@ def test_the_build_command(tmp_path):
 def test_the_list_names_every_config():
     shown = CliRunner().invoke(datasets_app, ["list"], env={"COLUMNS": "240"}).stdout
     assert all(name in shown for name in CONFIG_NAMES)
+
+
+def test_the_build_command_skips_and_counts_broken_lines_on_request(tmp_path):
+    def run(arguments):
+        command = [sys.executable, "-m", "gistbench.runners", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    source = tmp_path / "ml"
+    source.mkdir()
+    (source / "movies.csv").write_text("movieId,title,genres\n1,Heat (1995),Crime\n", encoding="utf-8")
+    (source / "ratings.csv").write_text(
+        "userId,movieId,rating,timestamp\n1,1,4.0,5\n2,1,high,6\n3,1,2.0,7\n", encoding="utf-8"
+    )
+    build = ["datasets", "build", "movielens", "--source", str(source), "--out", str(tmp_path / "built")]
+    refused = run(build)
+    assert refused.returncode == 1
+    assert "ratings.csv" in refused.stderr
+    assert not (tmp_path / "built").exists()
+    done = run([*build, "--on-error", "skip"])
+    assert done.returncode == 0, done.stderr
+    assert "2 rows of movielens" in done.stdout
+    assert "Left out: 1 rows" in done.stdout
