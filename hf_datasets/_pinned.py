@@ -5,11 +5,11 @@ Knows nothing about what the file holds.
 
 import hashlib
 import os
-import tempfile
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
+from ._atomic import replacing
 from .errors import DataError
 
 __all__ = ["PinnedFile"]
@@ -61,7 +61,8 @@ class PinnedFile:
         if cached.is_file():
             return self._checked(cached.read_bytes(), str(cached), url, cached)
         content = self._checked(self._download(url, cached), url, url, cached)
-        _write_atomically(cached, content)
+        with replacing(cached) as temporary:
+            temporary.write_bytes(content)
         return content
 
     def _checked(self, content: bytes, place: str, url: str, cached: Path) -> bytes:
@@ -94,17 +95,3 @@ class PinnedFile:
         folder = cache_dir or os.environ.get("GISTBENCH_CACHE") or Path.home() / ".cache" / "gistbench"
         stem, dot, extension = self.file_name.partition(".")
         return Path(folder).expanduser() / f"{stem}-{self.sha256[:12]}{dot}{extension}"
-
-
-def _write_atomically(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise

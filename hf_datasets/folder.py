@@ -18,7 +18,6 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -29,6 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from ._atomic import replacing
 from .builder import EngagementBuilder, build_report, prepare
 from .card import (
     ConfigEntry,
@@ -185,7 +185,7 @@ def write_shards(config: BuiltConfig, folder: Path) -> list[Path]:
 
 def _write_parquet(table: pa.Table, start: int, stop: int, path: Path) -> None:
     with (
-        _replacing(path) as temporary,
+        replacing(path) as temporary,
         pq.ParquetWriter(
             temporary,
             table.schema,
@@ -293,26 +293,9 @@ def _write_text(path: Path, text: str) -> bool:
     content = text.encode()
     if path.is_file() and path.read_bytes() == content:
         return False
-    with _replacing(path) as temporary:
+    with replacing(path) as temporary:
         temporary.write_bytes(content)
     return True
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
-    """Hand out a path beside ``path``; what was written there takes its place, whole, when all went well."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        yield temporary
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        temporary.chmod(0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def fingerprint_splits(splits: Mapping[str, pa.Table]) -> str:

@@ -6,16 +6,13 @@ renamed into it, the manifest last: a folder whose manifest names a phase holds 
 
 import hashlib
 import json
-import os
-import tempfile
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ..hf_datasets._atomic import replacing
 from ..hf_datasets.errors import StoreError
 from .requests import ModelRef
 
@@ -86,7 +83,8 @@ class RunFolder:
         if phase is not None and (self.path / "manifest.json").exists():
             self._unmake(phase)
         for name, table in tables.items():
-            _replace(self.path / f"{name}.parquet", partial(pq.write_table, table))
+            with replacing(self.path / f"{name}.parquet") as temporary:
+                pq.write_table(table, temporary)
         write_json(self.path / "manifest.json", {"format": FORMAT, **manifest})
 
     def _unmake(self, phase: str) -> None:
@@ -147,8 +145,8 @@ def write_json(path: Path, value: Any) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write a text file, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _replace(path, lambda temporary: Path(temporary).write_text(text, encoding="utf-8"))
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
 
 
 def read_json(path: Path) -> Any:
@@ -161,18 +159,3 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, OSError, RecursionError) as error:
         raise StoreError(f"{path} cannot be read as JSON: {error}.") from error
-
-
-def _replace(path: Path, write: Callable[[str], Any]) -> None:
-    """Write a file beside its place, force it to disk, and move it into its place."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
-    try:
-        write(temporary)
-        with open(temporary, "rb+") as file:
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

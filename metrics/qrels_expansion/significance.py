@@ -1,0 +1,130 @@
+"""Paired tests of systems over users, with corrections for testing many pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+__all__ = ["CORRECTIONS", "TESTS", "adjusted", "compare"]
+
+FloatArray = npt.NDArray[np.float64]
+
+TESTS = ("wilcoxon", "t", "permutation", "tukey_hsd")
+CORRECTIONS = ("holm", "benjamini-hochberg", "none")
+_CELLS_AT_ONCE = 4_000_000
+
+
+def adjusted(p: FloatArray, correction: str) -> FloatArray:
+    """Return p values adjusted for their number.
+
+    >>> adjusted(np.array([0.01, 0.04, 0.03]), "holm").tolist()
+    [0.03, 0.06, 0.06]
+    """
+    n = len(p)
+    if correction == "none" or not n:
+        return p
+    order = np.argsort(p, kind="stable")
+    if correction == "holm":
+        steps = np.maximum.accumulate(p[order] * (n - np.arange(n)))
+    else:
+        steps = np.minimum.accumulate((p[order] * n / np.arange(1, n + 1))[::-1])[::-1]
+    out = np.empty(n)
+    out[order] = np.minimum(steps, 1)
+    return out
+
+
+def _wilcoxon(difference: FloatArray) -> float:
+    if not difference.any():
+        return 1.0
+    return float(stats.wilcoxon(difference, zero_method="wilcox", method="approx").pvalue)
+
+
+def _t(difference: FloatArray) -> float:
+    if len(difference) < 2 or np.ptp(difference) == 0:
+        return 1.0 if len(difference) < 2 or difference[0] == 0 else 0.0
+    return float(stats.ttest_1samp(difference, 0).pvalue)
+
+
+def _permutation(difference: FloatArray, n_resamples: int, seed: int) -> float:
+    """Flip signs at random; the observed assignment counts as one of the draws."""
+    rng = np.random.default_rng(seed)
+    observed = abs(float(difference.sum()))
+    reached, at_once = 0, max(1, _CELLS_AT_ONCE // len(difference))
+    for done in range(0, n_resamples, at_once):
+        rows = min(at_once, n_resamples - done)
+        signs = rng.integers(0, 2, size=(rows, len(difference)), dtype=np.int8) * 2.0 - 1
+        reached += int((np.abs(signs @ difference) >= observed - 1e-12).sum())
+    return (reached + 1) / (n_resamples + 1)
+
+
+def _tukey_hsd(values: FloatArray, n_resamples: int, seed: int) -> FloatArray:
+    """Randomised Tukey HSD (Carterette, 2012): shuffle each user's values over the systems, keep the widest range."""
+    n_systems, n_users = values.shape
+    rng = np.random.default_rng(seed)
+    widest = np.empty(n_resamples)
+    at_once = max(1, _CELLS_AT_ONCE // max(values.size, 1))
+    for done in range(0, n_resamples, at_once):
+        rows = min(at_once, n_resamples - done)
+        shuffled = rng.permuted(np.broadcast_to(values.T, (rows, n_users, n_systems)), axis=2)
+        average = shuffled.mean(axis=1)
+        widest[done : done + rows] = average.max(axis=1) - average.min(axis=1)
+    one, other = np.triu_indices(n_systems, 1)
+    average = values.mean(axis=1)
+    difference = np.abs(average[one] - average[other])
+    reached = len(widest) - np.searchsorted(np.sort(widest), difference - 1e-12, side="left")
+    p: FloatArray = (reached + 1) / (n_resamples + 1)
+    return p
+
+
+def compare(
+    values: Mapping[tuple[str, str], FloatArray],
+    systems: Sequence[str],
+    tests: Sequence[str],
+    correction: str,
+    n_resamples: int,
+    seed: int,
+) -> dict[str, list[Any]]:
+    """Test every pair of systems.
+
+    Args:
+        values: (system, user) per (condition, metric); users that are NaN for one of the two are left out of a pair.
+        systems: Their names.
+        tests: Some of `TESTS`.
+        correction: One of `CORRECTIONS`, within each (condition, metric, test). Tukey HSD corrects by itself.
+        n_resamples: Of the permutation tests and Tukey HSD.
+        seed: Of both.
+    """
+    names = ("condition", "metric", "test", "system_a", "system_b", "difference", "n", "p", "p_adjusted")
+    table: dict[str, list[Any]] = {name: [] for name in names}
+    one, other = np.triu_indices(len(systems), 1)
+    for (condition, metric), matrix in values.items():
+        differences = matrix[one] - matrix[other]
+        kept = [row[~np.isnan(row)] for row in differences]
+        for test in tests:
+            if test == "tukey_hsd":
+                whole = matrix[:, ~np.isnan(matrix).any(axis=0)]
+                p = _tukey_hsd(whole, n_resamples, seed) if whole.shape[1] else np.ones(len(one))
+                final, counts = p, [whole.shape[1]] * len(one)
+            else:
+                run: Callable[[FloatArray], float] = {
+                    "wilcoxon": _wilcoxon,
+                    "t": _t,
+                    "permutation": lambda row: _permutation(row, n_resamples, seed),
+                }[test]
+                p = np.array([run(row) if len(row) else 1.0 for row in kept])
+                final, counts = adjusted(p, correction), [len(row) for row in kept]
+            for at, (a, b) in enumerate(zip(one.tolist(), other.tolist(), strict=True)):
+                table["condition"].append(condition)
+                table["metric"].append(metric)
+                table["test"].append(test)
+                table["system_a"].append(systems[a])
+                table["system_b"].append(systems[b])
+                table["difference"].append(float(kept[at].mean()) if len(kept[at]) else None)
+                table["n"].append(int(counts[at]))
+                table["p"].append(float(p[at]))
+                table["p_adjusted"].append(float(final[at]))
+    return table
