@@ -35,8 +35,8 @@ bench: $(VENV)/.tested
 
 # What several metrics need stands once, and is copied: each metric folder is deployed alone.
 sync-metrics:
-	cp metrics/common.py metrics/ig/common.py
-	cp metrics/common.py metrics/is/common.py
+	for copy in metrics/*/common.py; do cp metrics/common.py $$copy; done
+	for copy in metrics/*/comparison.py; do cp metrics/comparison.py $$copy; done
 
 clean:
 	rm -rf $(VENV) types runs build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -6,7 +6,7 @@ Rendering by the peer, which is slow, is measured on some users and compared by 
 tenth of the published size; ``--full`` (or GISTBENCH_BENCH_FULL=1) is the size of the paper's synthetic split (1,000
 users, 4.2 M engagements, prompts of 100) and of MovieLens 32M (200,948 users, 87,585 items, 32 M ratings).
 
-    python benchmarks/datasets.py [--full] [--only planted|ratings]
+    python benchmarks/dataset_builders.py [--full] [--only planted|ratings]
 """
 
 from __future__ import annotations

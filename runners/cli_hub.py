@@ -1,4 +1,4 @@
-"""The commands ``gistbench hub ...``: the way to the Hub."""
+"""The commands ``gistbench hub ...``: the way to the Hub, and metrics without one."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,14 +12,14 @@ from .cli_datasets import read_options
 
 __all__ = ["hub_app"]
 
-hub_app = typer.Typer(help="To the Hub.", no_args_is_help=True)
+hub_app = typer.Typer(help="To the Hub, and metrics without it.", no_args_is_help=True)
 
 out = Console()
 
 
 @hub_app.callback()
 def _group() -> None:
-    """To the Hub."""
+    """To the Hub, and metrics without it."""
 
 
 @hub_app.command("push-dataset")
@@ -73,6 +73,58 @@ def push_dataset(
     out.print(
         f'{escape(push.url)}\nLoad it: datasets.load_dataset("{escape(repo)}", "{escape(names[0])}")', soft_wrap=True
     )
+
+
+_METRICS = typer.Argument(help="metrics, such as ig; none: all", show_default=False)
+_NAMESPACE = typer.Option("--repo-namespace", help="what stands before the slash in evaluate.load")
+
+
+@hub_app.command("push-metrics")
+def push_metrics_command(
+    metrics: Annotated[list[str] | None, _METRICS] = None,
+    namespace: Annotated[str, _NAMESPACE] = "gistbench",
+    private: Annotated[bool, typer.Option("--private", help="make a Space private, if it is made")] = False,
+) -> None:
+    """Publish the metrics, each as a Space, so that evaluate.load("gistbench/ig") finds them.
+
+    A Space that holds the same already gets no commit. The tag that `evaluate` asks for (v and its version) is moved
+    along. The token is that of `hf auth login` or HF_TOKEN.
+
+    Examples:
+
+        gistbench hub push-metrics --repo-namespace my-organisation
+    """
+    from .metrics_hub import push_metrics
+
+    for push in push_metrics(metrics or (), namespace=namespace, private=private):
+        done = "pushed" if push.changed else "nothing to push"
+        out.print(f"{push.repo}: {done}, commit {push.commit[:12]}, tag {push.tag}  {push.url}", soft_wrap=True)
+
+
+@hub_app.command("install-metrics")
+def install_metrics_command(
+    metrics: Annotated[list[str] | None, _METRICS] = None,
+    namespace: Annotated[str, _NAMESPACE] = "gistbench",
+    uninstall: Annotated[bool, typer.Option("--uninstall", help="undo it")] = False,
+) -> None:
+    """Put the metrics where evaluate.load("gistbench/ig") finds them without a network, from any directory.
+
+    They go into the modules cache of `evaluate` (HF_MODULES_CACHE). Where a Hub has them, it is still asked first;
+    HF_EVALUATE_OFFLINE=1 spares the attempt.
+
+    Examples:
+
+        gistbench hub install-metrics
+        gistbench hub install-metrics --uninstall
+    """
+    from .metrics_hub import install_metrics, uninstall_metrics
+
+    if uninstall:
+        removed = uninstall_metrics(metrics or (), namespace=namespace)
+        out.print(f"Removed: {escape(', '.join(removed))}" if removed else "Nothing was installed.", soft_wrap=True)
+        return
+    for name, folder in install_metrics(metrics or (), namespace=namespace).items():
+        out.print(f'evaluate.load("{escape(namespace)}/{name}")  {escape(str(folder))}', soft_wrap=True)
 
 
 def _by_config(values: list[str] | None, names: list[str]) -> dict[str, Path]:

@@ -1,4 +1,4 @@
-"""The demo of this Space: paste interests and a history, see which interests the history backs."""
+"""The demo of this Space: paste or upload interests and a history, see which interests the history backs."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ RECORDS = """{
      "item_ids": ["vid_12", "vid_34", "vid_56", "vid_78"], "relevant_item_ids": null},
     {"interest": "Italian Cooking Recipes", "category_id": 5,
      "item_ids": ["vid_91", "vid_23"], "relevant_item_ids": null}
+  ],
+  "8": [
+    {"interest": "Street Photography", "category_id": 9,
+     "item_ids": ["vid_12", "vid_61", "vid_62", "vid_99"], "relevant_item_ids": ["vid_61", "vid_62"]}
   ]
 }"""
 HISTORY = """user_id,object_id,interaction_type
@@ -25,11 +29,16 @@ HISTORY = """user_id,object_id,interaction_type
 7,vid_78,explicit_positive
 7,vid_91,implicit_positive
 7,vid_23,implicit_negative
+8,vid_12,implicit_negative
+8,vid_61,explicit_positive
+8,vid_62,explicit_positive
 """
-ORACLE = '{"7": [3, 9]}'
+ORACLE = '{"7": [3, 9], "8": [9]}'
 EXAMPLE = (RECORDS, HISTORY, ORACLE)
 
 Table = list[list[Any]]
+"""The header row first."""
+METRICS = ("ig_precision", "ig_recall", "ig_f1")
 
 
 def _json(text: str, name: str) -> dict[str, Any]:
@@ -42,8 +51,8 @@ def _json(text: str, name: str) -> dict[str, Any]:
     return value
 
 
-def score(records: str, history: str, oracle: str = "", thresholds: str = "base") -> tuple[Table, Table, Table]:
-    """Score pasted text: the summary, the users and the interests as tables, each with its header row first."""
+def score(records: str, history: str, oracle: str = "", thresholds: str = "base") -> dict[str, Table]:
+    """Score pasted text: the tables of the page, by their labels."""
     by_user = _json(records, "records")
     rows = list(csv.DictReader(io.StringIO(history.strip())))
     table = {name: [row.get(name) for row in rows] for name in (rows[0] if rows else ())}
@@ -55,9 +64,33 @@ def score(records: str, history: str, oracle: str = "", thresholds: str = "base"
         oracle=_json(oracle, "oracle") if oracle.strip() else None,
         thresholds=thresholds,
     )
-    names = ("ig_precision", "ig_recall", "ig_f1")
-    summary: Table = [["metric", "median", "mean"], *([name, result[name], result[f"mean_{name}"]] for name in names)]
-    return summary, _table(result["per_user"]), _table(result["per_interest"])
+    modes = result["failure_modes"]
+    return {
+        "Summary": _summary(result),
+        "Users": _table(result["per_user"]),
+        "Interests": _table(result["per_interest"]),
+        "Why interests are not verified": [
+            ["reason", "interests", "share of the unverified"],
+            *([reason, n, _round(modes["shares"][reason])] for reason, n in modes["counts"].items()),
+        ],
+    }
+
+
+def _summary(result: dict[str, Any]) -> Table:
+    rows: Table = [["metric", "median", "95 % interval", "mean", "95 % interval of the mean"]]
+    for name in METRICS:
+        if name in result:
+            intervals = [_interval(result[key]) for key in (f"ci_{name}", f"ci_mean_{name}")]
+            rows.append([name, _round(result[name]), intervals[0], _round(result[f"mean_{name}"]), intervals[1]])
+    return rows
+
+
+def _round(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
+
+
+def _interval(ends: list[float] | None) -> str:
+    return f"{ends[0]:.3f} to {ends[1]:.3f}" if ends else "needs two users"
 
 
 def _table(columns: dict[str, list[Any]]) -> Table:
@@ -65,31 +98,58 @@ def _table(columns: dict[str, list[Any]]) -> Table:
     return [list(columns), *([", ".join(v) if isinstance(v, list) else v for v in row] for row in rows)]
 
 
+def bars(users: Table) -> dict[str, list[Any]]:
+    """Return the table of users as columns of a bar plot: one bar for each user and metric."""
+    header, *rows = users
+    found = [(row[0], name, row[header.index(name)]) for row in rows for name in METRICS if name in header]
+    columns = zip(*(one for one in found if one[2] is not None), strict=True)
+    return dict(zip(("user", "metric", "value"), map(list, columns), strict=False))
+
+
+def read(path: str) -> str:
+    """Return the text of an uploaded file."""
+    return Path(path).read_text(encoding="utf-8-sig")
+
+
 def build() -> Any:
     """Build the page."""
     import gradio as gr
+    import pandas as pd
 
     def show(*inputs: str) -> list[Any]:
         try:
             tables = score(*inputs)
         except ValueError as error:
             raise gr.Error(str(error)) from None
-        return [gr.Dataframe(headers=table[0], value=table[1:]) for table in tables]
+        frames = [pd.DataFrame(table[1:], columns=table[0]) for table in tables.values()]
+        return [pd.DataFrame(bars(tables["Users"]), columns=["user", "metric", "value"]), *frames]
 
-    with gr.Blocks(title="Interest Groundedness") as page:
+    with gr.Blocks(title="Interest Groundedness (IG)") as page:
         gr.Markdown(
             "# Interest Groundedness (IG)\nWhich of the interests that a model predicts does the user's history back? "
             "The card of this Space explains the formula."
         )
         with gr.Row():
-            records = gr.Code(RECORDS, language="json", label="Records: {user id: [record, ...]}")
+            with gr.Column():
+                records = gr.Code(RECORDS, language="json", label="Records: {user id: [record, ...]}")
+                file = gr.UploadButton("Upload records (JSON)", file_types=[".json"])
+                file.upload(read, file, records)
             with gr.Column():
                 history = gr.Textbox(HISTORY, lines=8, label="History (CSV)")
+                table = gr.UploadButton("Upload a history (CSV)", file_types=[".csv"])
+                table.upload(read, table, history)
                 oracle = gr.Textbox(ORACLE, label="Oracle (JSON, optional)")
                 thresholds = gr.Radio(["lenient", "base", "strict"], value="base", label="Thresholds")
         button = gr.Button("Score", variant="primary")
-        outputs = [gr.Dataframe(label=label) for label in ("Summary", "Users", "Interests")]
-        button.click(show, [records, history, oracle, thresholds], outputs)
+        plot = gr.BarPlot(
+            x="user", y="value", color="metric", y_lim=[0, 1], title="Scores by user", x_title="user", y_title="score"
+        )
+        outputs = [
+            gr.Dataframe(label=label) for label in ("Summary", "Users", "Interests", "Why interests are not verified")
+        ]
+        inputs = [records, history, oracle, thresholds]
+        button.click(show, inputs, [plot, *outputs])
+        page.load(show, inputs, [plot, *outputs])
     return page
 
 

@@ -1,4 +1,4 @@
-"""What several metric modules need: records and tables read with checks, ids, categories, intervals.
+"""What several metric modules need: calls, records and tables read with checks, ids, categories, intervals.
 
 It knows no metric. It stands once as ``metrics/common.py`` and is copied into each module's folder by ``make
 sync-metrics``, because `evaluate` deploys every folder alone; a test requires the copies to be identical.
@@ -9,33 +9,49 @@ bulk check fails is the offender looked for, and the error names its place: ``pr
 
 from __future__ import annotations
 
+import gc
+import inspect
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import chain, pairwise
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from scipy import stats
 
 __all__ = [
     "INTERACTION_TYPES",
     "UNMAPPED",
+    "Engagements",
     "Groups",
     "Resampling",
     "Rows",
+    "UserMetric",
+    "canonical_numbers",
     "clean_id",
     "codes_in",
+    "collector_paused",
+    "distinct",
     "encode_ids",
     "engagement_columns",
+    "flags",
     "group_by_category",
     "harmonic_mean",
+    "holds_brackets",
+    "integers",
     "mapping_by_user",
     "optional_floats",
+    "pick",
+    "positions",
     "read_rows",
+    "row_ids",
+    "shown",
     "summarise",
 ]
 
@@ -46,7 +62,76 @@ IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
 _AROUND_AN_ID = " \t\r\n[](){}<>\"'`"
-_DRAWS_AT_ONCE = 10_000_000  # resampled values held at once: 80 MB
+_DRAWS_KEPT = 4_000_000  # draws remembered for the next column of as many users, 8 MB; more are made batch by batch
+
+
+# --- calls ----------------------------------------------------------------------------------------------------------
+
+
+class UserMetric:
+    """The calls of a metric whose rows are users; goes before `evaluate.Metric` among a module's bases.
+
+    It is no `evaluate.Metric` itself: `evaluate` takes the first one that it finds in a module.
+    """
+
+    _name: str
+    _score: Callable[..., dict[str, Any]]
+    """Scores predictions and references; its further arguments are those of `compute`."""
+    _plain: Callable[[Any, Any], dict[str, Any]]
+    """Checks a batch and brings it into the shape of the features that `evaluate` stores."""
+    _unused: tuple[str, ...] = ()
+    """Arguments of the other modules that may stand in a call of `evaluate.combine`; reported in `policy`."""
+
+    def compute(self, *, predictions: Any = None, references: Any = None, **kwargs: Any) -> dict[str, Any] | None:
+        """Score predictions given here at once, or those collected before by `add` and `add_batch`."""
+        known = list(inspect.signature(self._score).parameters)
+        if unknown := [name for name in kwargs if name not in known and name not in self._unused]:
+            raise TypeError(
+                f"{self._name}.compute has no argument {', '.join(map(repr, unknown))}; it has {', '.join(known)}."
+            )
+        if len(self) == 0 and self.num_process == 1:  # type: ignore[arg-type, attr-defined]
+            if predictions is None and references is None:
+                raise ValueError("there is nothing to score: pass predictions and references, or call add_batch first.")
+            return self._compute(predictions, references, **kwargs)
+        result: dict[str, Any] | None = super().compute(  # type: ignore[misc]
+            predictions=predictions, references=references, **kwargs
+        )
+        return result
+
+    def add_batch(self, *, predictions: Any = None, references: Any = None, **kwargs: Any) -> None:
+        """Check and store several rows."""
+        super().add_batch(**self._plain(predictions, references), **kwargs)  # type: ignore[misc]
+
+    def add(self, *, prediction: Any = None, reference: Any = None, **kwargs: Any) -> None:
+        """Check and store one row."""
+        one = self._plain([prediction], [reference])
+        super().add(prediction=one["predictions"][0], reference=one["references"][0], **kwargs)  # type: ignore[misc]
+
+    def _compute(self, predictions: Any, references: Any, **kwargs: Any) -> dict[str, Any]:
+        unused = sorted(name for name in self._unused if name in kwargs)
+        with collector_paused():
+            used = {name: value for name, value in kwargs.items() if name not in unused}
+            result = self._score(predictions, references, **used)
+        if unused:
+            result["policy"]["arguments_not_used"] = unused
+        return result
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Keep the garbage collector from walking over all records again and again while results are made.
+
+    A call makes no cycles, but two lists per interest: the collector would pass over the caller's millions of objects
+    several times, which was a third of the time of a call.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 # --- ids ------------------------------------------------------------------------------------------------------------
@@ -71,7 +156,7 @@ def _as_id(value: Any, place: str) -> str:
             f"{place}: found the float {float(value)!r}; ids are strings or integers, and a float may have lost digits "
             f"or stand for a missing id. Convert the ids to str before scoring."
         )
-    raise ValueError(f"{place}: found {_shown(value)}; ids are strings or integers.")
+    raise ValueError(f"{place}: found {shown(value)}; ids are strings or integers.")
 
 
 def _encodable(texts: list[str]) -> pa.Array:
@@ -82,6 +167,12 @@ def _encodable(texts: list[str]) -> pa.Array:
         return pa.array([text.encode("utf-8", "backslashreplace").decode() for text in texts], pa.string())
 
 
+def holds_brackets(ids: Iterable[str]) -> bool:
+    """Tell whether `clean_id` could change one of these ids: whether any of its characters is in any of them."""
+    joined = "".join(ids)
+    return any(character in joined for character in _AROUND_AN_ID)
+
+
 def encode_ids(ids: list[str]) -> tuple[IntArray, IntArray, pa.Array]:
     """Number distinct ids: a code for each id, one for its cleaned form (see `clean_id`), and the texts by code.
 
@@ -90,6 +181,8 @@ def encode_ids(ids: list[str]) -> tuple[IntArray, IntArray, pa.Array]:
     encoded = _encodable(ids).dictionary_encode()
     codes: IntArray = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     texts = encoded.dictionary
+    if not holds_brackets(ids):
+        return codes, codes, texts
     trimmed = pc.utf8_trim(texts, characters=_AROUND_AN_ID)
     cleaned = pc.if_else(pc.equal(trimmed, ""), texts, trimmed)
     if cleaned.equals(texts):
@@ -99,7 +192,8 @@ def encode_ids(ids: list[str]) -> tuple[IntArray, IntArray, pa.Array]:
     return codes, clean_code_of[codes], both.dictionary
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """Show a value and its type in a message, shortened."""
     text = repr(value)
     return f"{text if len(text) <= 80 else text[:77] + '...'} ({type(value).__name__})"
 
@@ -116,6 +210,8 @@ class Rows:
     user_of: IntArray
     first: IntArray
     """Index of each user's first record, and one more for the end."""
+    columns: Mapping[str, list[Any]]
+    """The values of each key; None where a record lacks it."""
 
     def place(self, k: int, key: str | None = None) -> str:
         """Say where record ``k`` stands in the caller's data."""
@@ -125,17 +221,13 @@ class Rows:
         where = f"predictions[{user}][{k - int(self.first[user])}] (user {self.users[user]!r}{named})"
         return f"{where}: {key}" if key else where
 
-    def values(self, key: str) -> list[Any]:
-        """Return one key of every record; None where a record lacks it."""
-        return [record.get(key) for record in self.records]
-
     def names(self, key: str = "interest") -> list[str]:
         """Return a key that holds text which is not blank."""
-        values = self.values(key)
+        values = self.columns[key]
         if not set(map(type, values)) <= {str} or not all(map(str.strip, values)):
             for k, value in enumerate(values):
                 if not isinstance(value, str):
-                    raise ValueError(f"{self.place(k, key)} must be a string, found {_shown(value)}.")
+                    raise ValueError(f"{self.place(k, key)} must be a string, found {shown(value)}.")
                 if not value.strip():
                     raise ValueError(f"{self.place(k, key)} is empty. Drop records without a name before scoring.")
             values = [str(value) for value in values]
@@ -143,15 +235,15 @@ class Rows:
 
     def flags(self, key: str) -> npt.NDArray[np.bool_]:
         """Return a key that holds booleans."""
-        values = self.values(key)
+        values = self.columns[key]
         for k, value in enumerate(values if not set(map(type, values)) <= {bool, np.bool_} else ()):
             if not isinstance(value, (bool, np.bool_)):
-                raise ValueError(f"{self.place(k, key)} must be True or False, found {_shown(value)}.")
+                raise ValueError(f"{self.place(k, key)} must be True or False, found {shown(value)}.")
         return np.fromiter(map(bool, values), dtype=np.bool_, count=len(values))
 
     def categories(self, key: str = "category_id") -> IntArray | None:
         """Return category ids, or None where no record has one: then each interest is a category of its own."""
-        values = self.values(key)
+        values = self.columns[key]
         kinds = set(map(type, values))
         if kinds <= {type(None)}:
             return None
@@ -162,18 +254,30 @@ class Rows:
                     f"category (0 = unmapped), or none of them (then each interest is a category of its own)."
                 )
             if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
-                raise ValueError(f"{self.place(k, key)} must be an integer or None, found {_shown(value)}.")
+                raise ValueError(f"{self.place(k, key)} must be an integer or None, found {shown(value)}.")
             if value < UNMAPPED:
                 raise ValueError(f"{self.place(k, key)} must not be negative, found {int(value)}; 0 means unmapped.")
-        return np.array([int(value) for value in values], dtype=np.int64)
+        return np.fromiter(values, dtype=np.int64, count=len(values))
+
+    def by_user(self, values: npt.NDArray[Any]) -> list[int]:
+        """Sum counts or flags of records over each user's records."""
+        total: list[int] = np.bincount(self.user_of, weights=values, minlength=len(self.users)).astype(int).tolist()
+        return total
+
+    def by_row(self, records: Sequence[Any]) -> list[list[Any]]:
+        """Cut what belongs to records into one list per user."""
+        return [list(records[start:end]) for start, end in pairwise(self.first.tolist())]
 
     def id_lists(self, key: str, nullable: bool = False) -> list[list[str] | None]:
         """Return lists of ids as strings; with ``nullable`` a record may hold None instead of a list."""
-        lists: list[Any] = self.values(key)
-        if set(map(type, lists)) <= ({list, tuple, type(None)} if nullable else {list, tuple}) and set(
-            map(type, chain.from_iterable(ids for ids in lists if ids))
-        ) <= {str}:
-            return lists
+        lists: list[Any] = self.columns[key]
+        if set(map(type, lists)) <= ({list, tuple, type(None)} if nullable else {list, tuple}):
+            try:
+                "".join(chain.from_iterable(filter(None, lists)))  # the fastest way to see that all are strings
+            except TypeError:
+                pass
+            else:
+                return lists
         return [self._ids(k, key, ids, nullable) for k, ids in enumerate(lists)]
 
     def _ids(self, k: int, key: str, ids: Any, nullable: bool) -> list[str] | None:
@@ -181,19 +285,27 @@ class Rows:
             return None
         if not isinstance(ids, (list, tuple, np.ndarray)):
             hint = " or None" if nullable else " (an empty one where there are none)"
-            raise ValueError(f"{self.place(k, key)} must be a list of ids{hint}, found {_shown(ids)}.")
+            raise ValueError(f"{self.place(k, key)} must be a list of ids{hint}, found {shown(ids)}.")
         return [_as_id(value, f"{self.place(k, key)}[{i}]") for i, value in enumerate(ids)]
 
 
-def read_rows(predictions: Any, references: Any, required: Iterable[str], optional: Iterable[str] = ()) -> Rows:
+def read_rows(
+    predictions: Any,
+    references: Any,
+    required: Sequence[str],
+    optional: Sequence[str] = (),
+    unused: Sequence[str] = (),
+) -> Rows:
     """Flatten ``predictions`` (one list of records per user) and check shapes, keys and users.
+
+    A record has the required keys; it may have the optional ones, and those that this metric does not use.
 
     Raises:
         ValueError: If the two do not pair up, a user stands twice, or a record is not a dict of just these keys.
     """
     for name, value in (("predictions", predictions), ("references", references)):
         if not isinstance(value, (Sequence, np.ndarray)) or isinstance(value, (str, bytes)):
-            raise ValueError(f"{name} must be a list with one entry per user, found {_shown(value)}.")
+            raise ValueError(f"{name} must be a list with one entry per user, found {shown(value)}.")
     predictions, references = list(predictions), list(references)  # columns of a data set read slowly by index
     if len(predictions) != len(references):
         raise ValueError(
@@ -202,39 +314,63 @@ def read_rows(predictions: Any, references: Any, required: Iterable[str], option
         )
     if not len(references):
         raise ValueError("predictions and references are empty: there is no user to score.")
-    users = [_as_id(user, f"references[{i}]") for i, user in enumerate(references)]
-    if len(set(users)) < len(users):
-        i, user = next((i, user) for i, user in enumerate(users) if user in users[:i])
-        raise ValueError(
-            f"references[{i}]: user {user!r} was given before, as references[{users.index(user)}]. Put all records of "
-            f"a user into one entry; score each candidate in a call of its own."
-        )
+    users = row_ids(references, "references")
     for i, row in enumerate(predictions):
         if not isinstance(row, (list, tuple, np.ndarray)):
-            raise ValueError(f"predictions[{i}] (user {users[i]!r}) must be a list of records, found {_shown(row)}.")
+            raise ValueError(f"predictions[{i}] (user {users[i]!r}) must be a list of records, found {shown(row)}.")
     lengths = np.fromiter(map(len, predictions), dtype=np.int64, count=len(predictions))
+    records = list(chain.from_iterable(predictions))
+    columns = _columns_at_once(records, (*required, *optional))
     rows = Rows(
         users=users,
-        records=list(chain.from_iterable(predictions)),
+        records=records,
         user_of=np.repeat(np.arange(len(users), dtype=np.int64), lengths),
         first=np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)]),
+        columns={} if columns is None else columns,
     )
-    _check_keys(rows, set(required), set(optional))
+    if columns is None:
+        _check_keys(rows, set(required), set(optional), set(unused))
+        columns = {key: [record.get(key) for record in records] for key in (*required, *optional)}
+        rows = replace(rows, columns=columns)
     return rows
 
 
-def _check_keys(rows: Rows, required: set[str], optional: set[str]) -> None:
+def row_ids(given: Any, name: str) -> list[str]:
+    """Return the users' ids as strings; each may stand there once."""
+    if not isinstance(given, (Sequence, np.ndarray)) or isinstance(given, (str, bytes)):
+        raise ValueError(f"{name} must be a list of user ids, found {shown(given)}.")
+    users = [_as_id(user, f"{name}[{i}]") for i, user in enumerate(given)]
+    if len(set(users)) < len(users):
+        i, user = next((i, user) for i, user in enumerate(users) if user in users[:i])
+        raise ValueError(
+            f"{name}[{i}]: user {user!r} was given before, as {name}[{users.index(user)}]. Put all records of "
+            f"a user into one entry; score each candidate in a call of its own."
+        )
+    return users
+
+
+def _columns_at_once(records: list[Any], keys: Sequence[str]) -> dict[str, list[Any]] | None:
+    """Return the values of each key, if all records are plain dicts of just these keys: the common case."""
+    if set(map(type, records)) <= {dict} and set(map(len, records)) <= {len(keys)}:
+        try:
+            return {key: list(map(itemgetter(key), records)) for key in keys}
+        except KeyError:
+            pass
+    return None
+
+
+def _check_keys(rows: Rows, required: set[str], optional: set[str], unused: set[str]) -> None:
     full = required | optional
     for k, record in enumerate(rows.records):
         if not isinstance(record, Mapping):
             user = int(rows.user_of[k])
             place = f"predictions[{user}][{k - int(rows.first[user])}] (user {rows.users[user]!r})"
-            raise ValueError(f"{place} must be a dict, found {_shown(record)}.")
+            raise ValueError(f"{place} must be a dict, found {shown(record)}.")
         if record.keys() == full:
             continue
         if missing := sorted(required - record.keys()):
             raise ValueError(f"{rows.place(k)}: missing key(s) {missing}; a record has {sorted(full)}.")
-        if unknown := sorted(map(str, record.keys() - full)):
+        if unknown := sorted(map(str, record.keys() - full - unused)):
             raise ValueError(f"{rows.place(k)}: unknown key(s) {unknown}; a record has {sorted(full)}.")
 
 
@@ -245,7 +381,7 @@ def mapping_by_user(values: Any, name: str) -> dict[str, Any]:
         ValueError: If it is no mapping, or names one user twice (7 and "7").
     """
     if not isinstance(values, Mapping):
-        raise ValueError(f"{name} must be a dict by user id, found {_shown(values)}.")
+        raise ValueError(f"{name} must be a dict by user id, found {shown(values)}.")
     by_user: dict[str, Any] = {}
     for key, value in values.items():
         user = _as_id(key, f"a key of {name}")
@@ -266,8 +402,10 @@ class Groups:
     """The pair that each interest belongs to."""
     user: IntArray
     """The user of each pair, as an index."""
-    category: list[Any]
-    """The category of each pair: an id, or the interest's trimmed name."""
+    code: IntArray
+    """The category of each pair, as an index into `labels`."""
+    labels: list[Any]
+    """The distinct categories, sorted: ids, or trimmed names of interests."""
 
     def __len__(self) -> int:
         """Return the number of pairs."""
@@ -276,25 +414,101 @@ class Groups:
     @property
     def unmapped(self) -> npt.NDArray[np.bool_]:
         """Tell which pairs are of category 0."""
-        return np.array([category == UNMAPPED for category in self.category], dtype=np.bool_)
+        unmapped: npt.NDArray[np.bool_] = (self.code == 0) & bool(self.labels and self.labels[0] == UNMAPPED)
+        return unmapped
 
 
-def group_by_category(rows: Rows, names: list[str], categories: IntArray | None) -> Groups:
+def group_by_category(user_of: IntArray, names: list[str], categories: IntArray | None) -> Groups:
     """Group interests by user and category; without category ids by user and trimmed name."""
-    labels: list[Any] = [name.strip() for name in names] if categories is None else categories.tolist()
-    distinct = sorted(set(labels))
-    code_of = {label: code for code, label in enumerate(distinct)}
-    codes = np.fromiter(map(code_of.__getitem__, labels), dtype=np.int64, count=len(labels))
-    pairs, of_interest = np.unique(rows.user_of * max(len(distinct), 1) + codes, return_inverse=True)
-    user, code = np.divmod(pairs, max(len(distinct), 1))
-    return Groups(of_interest=of_interest.astype(np.int64), user=user, category=[distinct[c] for c in code])
+    labels: list[Any]
+    if categories is None:
+        trimmed = list(map(str.strip, names))
+        labels = sorted(set(trimmed))
+        code_of = {label: code for code, label in enumerate(labels)}
+        codes = np.fromiter(map(code_of.__getitem__, trimmed), dtype=np.int64, count=len(trimmed))
+    else:
+        ids, codes = _numbered(categories)
+        labels = ids.tolist()
+    pairs, of_interest = _numbered(user_of * max(len(labels), 1) + codes)
+    user, code = np.divmod(pairs, max(len(labels), 1))
+    return Groups(of_interest=of_interest, user=user, code=code, labels=labels)
+
+
+def _numbered(keys: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the distinct keys (not negative), sorted, and the number of each key among them."""
+    if not len(keys) or keys.max() > 8 * len(keys) + (1 << 16):
+        return np.unique(keys, return_inverse=True)
+    present = np.zeros(int(keys.max()) + 1, dtype=np.bool_)  # a table is faster than sorting, where it is small
+    present[keys] = True
+    return np.flatnonzero(present), (np.cumsum(present) - 1)[keys]
+
+
+def distinct(keys: IntArray) -> IntArray:
+    """Return the distinct keys, sorted."""
+    keys = np.sort(keys)
+    found: IntArray = keys[np.concatenate([np.ones(min(len(keys), 1), np.bool_), keys[1:] != keys[:-1]])]
+    return found
+
+
+def integers(values: Sequence[int | None], place: str, none: int | None = None) -> IntArray:
+    """Return a column of a result as an array, with ``none`` for None.
+
+    Raises:
+        ValueError: If it holds something else; the message names the place.
+    """
+    try:
+        column = pa.array(values, pa.int64())
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise ValueError(f"{place} must hold integers ({error}).") from None
+    if column.null_count and none is None:
+        raise ValueError(f"{place} holds None at {column.is_null().index(True).as_py()}, where a number belongs.")
+    found: IntArray = (column if none is None else column.fill_null(none)).to_numpy(zero_copy_only=False)
+    return found
+
+
+def flags(values: Sequence[bool], place: str) -> npt.NDArray[np.bool_]:
+    """Return a column of a result as an array of booleans.
+
+    Raises:
+        ValueError: If it holds something else; the message names the place.
+    """
+    if not set(map(type, values)) <= {bool, np.bool_}:
+        raise ValueError(f"{place} must hold True and False only.")
+    return np.fromiter(values, dtype=np.bool_, count=len(values))
+
+
+def positions(values: Sequence[str], among: Sequence[str], place: str) -> IntArray:
+    """Return where each value stands among distinct ones.
+
+    Raises:
+        ValueError: If one does not stand there; the message names the place.
+    """
+    at = {value: i for i, value in enumerate(among)}
+    try:
+        return np.fromiter(map(at.__getitem__, values), dtype=np.int64, count=len(values))
+    except KeyError as error:
+        raise ValueError(f"{place}: user {error.args[0]!r} is not among the users of per_user.") from None
+
+
+def pick(values: Sequence[Any], at: IntArray) -> list[Any]:
+    """Return the values at these positions."""
+    return [values[i] for i in at.tolist()]
 
 
 # --- tables ---------------------------------------------------------------------------------------------------------
 
 
-def engagement_columns(history: Any) -> tuple[pa.ChunkedArray, pa.ChunkedArray, npt.NDArray[np.int8]]:
-    """Return the users, objects and interaction types (as indices into `INTERACTION_TYPES`) of a history.
+class Engagements(NamedTuple):
+    """The columns of a history that count, checked."""
+
+    users: pa.ChunkedArray
+    objects: pa.ChunkedArray
+    types: npt.NDArray[np.int8]
+    """Positions in `INTERACTION_TYPES`."""
+
+
+def engagement_columns(history: Any) -> Engagements:
+    """Return the users, objects and interaction types of a history; one that was read before comes back as it is.
 
     Args:
         history: An Arrow table or batch, a `datasets.Dataset`, a DataFrame or a dict of columns, with at least the
@@ -303,17 +517,20 @@ def engagement_columns(history: Any) -> tuple[pa.ChunkedArray, pa.ChunkedArray, 
     Raises:
         ValueError: If a column is missing, or holds a missing value, a float id or an unknown type; the row is named.
     """
+    if isinstance(history, Engagements):
+        return history
     users, objects, types = _columns(history, ("user_id", "object_id", "interaction_type"))
     _check_ids(users, "user_id")
     _check_ids(objects, "object_id")
-    codes = codes_in(types, list(INTERACTION_TYPES)) if _is_text(types.type) else np.full(len(types), -1, np.int32)
+    known = codes_in(types, list(INTERACTION_TYPES)) if _is_text(types.type) else np.full(len(types), -1, np.int32)
+    codes = known.astype(np.int8)
     if len(codes) and codes.min() < 0:
         row = int(np.argmin(codes))
         found = types[row].as_py()
         raise ValueError(
             f"history row {row}: unknown interaction_type {found!r}; the types are {', '.join(INTERACTION_TYPES)}."
         )
-    return users, objects, codes.astype(np.int8)
+    return Engagements(users, objects, codes)
 
 
 def _columns(table: Any, names: Sequence[str]) -> list[pa.ChunkedArray]:
@@ -336,7 +553,7 @@ def _columns(table: Any, names: Sequence[str]) -> list[pa.ChunkedArray]:
         get = table.column
     else:
         raise ValueError(
-            f"history must be an Arrow table, datasets.Dataset, DataFrame or dict of columns, found {_shown(table)}."
+            f"history must be an Arrow table, datasets.Dataset, DataFrame or dict of columns, found {shown(table)}."
         )
     if missing := [name for name in names if name not in present]:
         raise ValueError(f"history lacks the column(s) {', '.join(missing)}; it has {', '.join(map(str, present))}.")
@@ -385,40 +602,48 @@ def codes_in(column: pa.ChunkedArray, values: pa.Array | list[str]) -> npt.NDArr
     A column of integers is compared as its decimal text, without being written out.
     """
     values = _encodable(values) if isinstance(values, list) else values
-    parts = [_chunk_codes(chunk, values) for chunk in column.chunks]
-    return np.concatenate(parts) if parts else np.empty(0, np.int32)
-
-
-def _chunk_codes(chunk: pa.Array, values: pa.Array) -> npt.NDArray[np.int32]:
-    if not len(chunk):
+    if not len(column):
         return np.empty(0, np.int32)
-    if pa.types.is_dictionary(chunk.type):
-        of_value = np.append(_chunk_codes(chunk.dictionary, values), np.int32(-1))
-        codes: npt.NDArray[np.int32] = of_value[chunk.indices.to_numpy(zero_copy_only=False)]
-        return codes
-    positions: IntArray | None = None
-    if pa.types.is_integer(chunk.type):
-        low, high = -(2**63), 2**63 - 1
-        if pa.types.is_uint64(chunk.type):
-            low, high = 0, 2**64 - 1
-        else:
-            chunk = chunk.cast(pa.int64())
-        kept = [(i, number) for i, number in enumerate(map(_canonical, values.to_pylist())) if number is not None]
-        kept = [(i, number) for i, number in kept if low <= number <= high]
-        positions = np.array([i for i, _ in kept] + [-1], dtype=np.int64)
-        value_set = pa.array([number for _, number in kept], chunk.type)
-    else:
-        chunk = chunk.cast(pa.string()) if pa.types.is_string_view(chunk.type) else chunk
-        value_set = values.cast(chunk.type)
-    found: npt.NDArray[np.int32] = pc.index_in(chunk, value_set=value_set).fill_null(-1).to_numpy(zero_copy_only=False)
-    return found if positions is None else positions[found].astype(np.int32)
+    if pa.types.is_dictionary(column.type):
+        parts, known, of_value = [], None, np.empty(0, np.int32)
+        for chunk in column.chunks:
+            if known is None or not chunk.dictionary.equals(known):
+                known = chunk.dictionary
+                of_value = np.append(codes_in(pa.chunked_array([known]), values), np.int32(-1))
+            parts.append(of_value[chunk.indices.fill_null(len(known)).to_numpy(zero_copy_only=False)])
+        return np.concatenate(parts)
+    if pa.types.is_integer(column.type):
+        kind = column.type if pa.types.is_uint64(column.type) else pa.int64()
+        numbers, positions = canonical_numbers(values, kind)
+        found = _index_in(column.cast(kind), numbers)
+        return np.append(positions, -1).astype(np.int32)[found]
+    if pa.types.is_string_view(column.type):
+        column = column.cast(pa.string())
+    return _index_in(column, values.cast(column.type))
 
 
-def _canonical(text: str) -> int | None:
-    """Return the integer that a text is the plain decimal form of ("7", "-7"; not "07", "+7" or "7.0")."""
-    if len(text) <= 20 and text.removeprefix("-").isdecimal() and text.isascii() and str(int(text)) == text:
-        return int(text)
-    return None
+def _index_in(column: pa.ChunkedArray, values: pa.Array) -> npt.NDArray[np.int32]:
+    """Look a whole column up, so that the table of values is made once and not for each of its chunks."""
+    found = pc.index_in(column, value_set=values)
+    parts = [
+        (chunk.fill_null(-1) if chunk.null_count else chunk).to_numpy(zero_copy_only=False) for chunk in found.chunks
+    ]
+    codes: npt.NDArray[np.int32] = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    return codes
+
+
+def canonical_numbers(texts: pa.Array, kind: pa.DataType) -> tuple[pa.Array, IntArray]:
+    """Return the integers whose plain decimal form stands among texts ("7", "-7"; not "07", "+7", "7.0"), and where."""
+    unsigned = pa.types.is_uint64(kind)
+    plain = pc.match_substring_regex(texts, "^(0|[1-9][0-9]*)$" if unsigned else "^(0|-?[1-9][0-9]*)$")
+    at = np.flatnonzero(plain.fill_null(False).to_numpy(zero_copy_only=False))
+    longest = pc.utf8_length(texts).to_numpy(zero_copy_only=False)[at]
+    large = longest > 18  # may not fit: compared one by one
+    least, most = (0, 2**64 - 1) if unsigned else (-(2**63), 2**63 - 1)
+    fits = np.ones(len(at), dtype=np.bool_)
+    fits[large] = [least <= int(texts[i].as_py()) <= most for i in at[large].tolist()]
+    at = at[fits]
+    return texts.take(pa.array(at)).cast(kind), at
 
 
 # --- numbers --------------------------------------------------------------------------------------------------------
@@ -434,7 +659,10 @@ def harmonic_mean(a: FloatArray, b: FloatArray) -> FloatArray:
 
 def optional_floats(values: FloatArray) -> list[float | None]:
     """Return plain floats, None for NaN."""
-    return [None if math.isnan(value) else value for value in values.tolist()]
+    plain: list[float | None] = values.tolist()
+    for i in np.flatnonzero(np.isnan(values)).tolist():
+        plain[i] = None
+    return plain
 
 
 @dataclass(frozen=True)
@@ -451,42 +679,73 @@ class Resampling:
         for name in ("n_resamples", "seed"):
             value = getattr(self, name)
             if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 0:
-                raise ValueError(f"{name} must be an integer >= 0, found {_shown(value)}.")
+                raise ValueError(f"{name} must be an integer >= 0, found {shown(value)}.")
         level = self.confidence_level
         if not isinstance(level, (float, np.floating)) or not 0 < level < 1:
-            raise ValueError(f"confidence_level must be a float between 0 and 1, found {_shown(level)}.")
+            raise ValueError(f"confidence_level must be a float between 0 and 1, found {shown(level)}.")
 
     def policy(self) -> dict[str, Any]:
         """Return the settings as plain data, for a result's policy block."""
         return {
-            "method": "percentile bootstrap over users (scipy.stats.bootstrap)",
+            "method": "percentile bootstrap over users (as scipy.stats.bootstrap)",
             "n_resamples": int(self.n_resamples),
             "confidence_level": float(self.confidence_level),
             "seed": int(self.seed),
         }
 
     def intervals(self, values: FloatArray) -> tuple[list[float] | None, list[float] | None]:
-        """Return the intervals of the median and of the mean; None with fewer than 2 users."""
+        """Return the intervals of the median and of the mean; None with fewer than 2 users.
+
+        Args:
+            values: one per user, sorted.
+        """
         if len(values) < 2 or self.n_resamples < 2:
             return None, None
         if values[0] == values[-1]:  # sorted, so constant: a mean of draws would add rounding errors
             return [float(values[0])] * 2, [float(values[0])] * 2
-        interval = stats.bootstrap(
-            (values,),
-            _median_and_mean,
-            n_resamples=int(self.n_resamples),
-            batch=max(1, min(int(self.n_resamples), _DRAWS_AT_ONCE // len(values))),
-            vectorized=True,
-            method="percentile",
-            confidence_level=float(self.confidence_level),
-            rng=np.random.default_rng(int(self.seed)),
-        ).confidence_interval
-        median, mean = zip(interval.low.tolist(), interval.high.tolist(), strict=True)
-        return list(median), list(mean)
+        medians, means = zip(
+            *(
+                ((values[middle[:, 0]] + values[middle[:, 1]]) / 2, np.mean(values[drawn], axis=1))
+                for drawn, middle in self.draws(len(values))
+            ),
+            strict=True,
+        )
+        return self.interval(np.concatenate(medians)), self.interval(np.concatenate(means))
+
+    def interval(self, statistics: FloatArray) -> list[float]:
+        """Return the percentile interval of a statistic's values over the resamples."""
+        tail = (1 - float(self.confidence_level)) / 2
+        low, high = np.percentile(statistics, [tail * 100, (1 - tail) * 100])
+        return [float(low), float(high)]
+
+    def draws(self, n: int) -> Iterable[Draws]:
+        """Return batches of resamples of n sorted values, the same for every column of as many users.
+
+        They are the draws that `scipy.stats.bootstrap` makes with ``rng=np.random.default_rng(seed)``.
+        """
+        total, seed = int(self.n_resamples), int(self.seed)
+        return _kept_draws(n, total, seed) if n * total <= _DRAWS_KEPT else _draws(n, total, seed)
 
 
-def _median_and_mean(sample: FloatArray, axis: int) -> FloatArray:
-    return np.stack([np.median(sample, axis=axis), np.mean(sample, axis=axis)])
+Draws = tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]
+"""Positions drawn, one row per resample; and the two positions in the middle of each row when it is sorted, which are
+where the median of sorted values stands (twice the same, where n is odd)."""
+
+
+def _draws(n: int, n_resamples: int, seed: int) -> Iterator[Draws]:
+    rng = np.random.default_rng(seed)
+    size = max(1, _DRAWS_KEPT // n)
+    low, high = (n - 1) // 2, n // 2
+    kind = np.uint16 if n <= 2**16 else np.uint32
+    for start in range(0, n_resamples, size):
+        drawn = rng.integers(0, n, (min(size, n_resamples - start), n)).astype(kind)
+        middle = np.partition(drawn, [low, high], axis=1)[:, [low, high]]
+        yield drawn.astype(np.uint32), middle.astype(np.uint32)
+
+
+@lru_cache(maxsize=2)
+def _kept_draws(n: int, n_resamples: int, seed: int) -> list[Draws]:
+    return list(_draws(n, n_resamples, seed))
 
 
 def summarise(metrics: Mapping[str, Sequence[float | None]], resampling: Resampling) -> dict[str, Any]:

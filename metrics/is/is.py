@@ -3,12 +3,17 @@
 
 Scores records that exist: it calls no judge, draws no distractors and decides no verification. A judge picked, from a
 pool of backing items and distractors, as many items as the interest has backing ones; the share it got right counts.
+
+Beside `compute`, the module has `rescore` (results once more, under other verdicts of the module `ig`), `compare` and
+`rank_groups` (models by per-user scores).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain
 from typing import Any
 
 import datasets
@@ -19,15 +24,24 @@ import numpy.typing as npt
 from .common import Groups
 from .common import Resampling
 from .common import Rows
+from .common import UserMetric
 from .common import clean_id
+from .common import collector_paused
+from .common import flags
 from .common import group_by_category
 from .common import harmonic_mean
+from .common import holds_brackets
+from .common import integers
 from .common import mapping_by_user
 from .common import optional_floats
+from .common import pick
+from .common import positions
 from .common import read_rows
 from .common import summarise
+from .comparison import compare
+from .comparison import rank_groups
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _CITATION = """\
 @misc{gistbench2026,
@@ -79,38 +93,45 @@ FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Retrieval:
-    """How one interest's items were told from the distractors."""
+class Retrievals:
+    """How each interest's items were told from the distractors."""
 
-    n_backing: int
+    n_backing: IntArray
     """Distinct backing items, k."""
-    n_correct: int | None
-    """Backing items among the first k distinct selections; None where not judged."""
-    n_over_selected: int
+    n_correct: IntArray
+    """Backing items among the first k distinct selections; -1 where not judged."""
+    n_over_selected: IntArray
     """Distinct selections beyond the first k."""
 
     @property
-    def specificity(self) -> float:
+    def specificity(self) -> FloatArray:
         """Share of the backing items that were found; 0 without backing items, NaN where not judged."""
-        if not self.n_backing:
-            return 0.0
-        return np.nan if self.n_correct is None else self.n_correct / self.n_backing
+        found = np.where(self.n_correct < 0, np.nan, self.n_correct / np.maximum(self.n_backing, 1))
+        return np.where(self.n_backing == 0, 0.0, found)
 
 
-def retrieval(backing: list[str], selected: list[str] | None) -> Retrieval:
-    """Count the backing items among the first k distinct selections, in the order given.
+def retrievals(backing: Sequence[list[str]], selected: Sequence[list[str] | None]) -> Retrievals:
+    """Count, for each interest, the backing items among the first k distinct selections, in the order given.
 
     A selection that is no backing item as it stands is tried without the brackets or quotes around it.
     """
-    own = set(backing)
-    if selected is None:
-        return Retrieval(len(own), None, 0)
-    distinct = list(dict.fromkeys(item if item in own else clean_id(item) for item in selected))
-    return Retrieval(
-        n_backing=len(own),
-        n_correct=sum(item in own for item in distinct[: len(own)]),
-        n_over_selected=max(len(distinct) - len(own), 0),
-    )
+    dirty = holds_brackets(chain.from_iterable(filter(None, selected)))
+    n_backing, n_correct, n_over_selected = [], [], []
+    for items, picked in zip(backing, selected, strict=True):
+        own = set(items)
+        k = len(own)
+        correct, over = -1, 0
+        if picked is not None:
+            if dirty:
+                picked = [item if item in own else clean_id(item) for item in picked]
+            chosen = set(picked)
+            over = max(len(chosen) - k, 0)
+            # Without over-selection all distinct ones count, else the order decides.
+            correct = len(own & chosen if not over else own.intersection(list(dict.fromkeys(picked))[:k]))
+        n_backing.append(k)
+        n_correct.append(correct)
+        n_over_selected.append(over)
+    return Retrievals(*(np.array(counts, dtype=np.int64) for counts in (n_backing, n_correct, n_over_selected)))
 
 
 @dataclass(frozen=True)
@@ -128,7 +149,8 @@ def score_users(groups: Groups, verified: BoolArray, specificity: FloatArray, sc
     """Average S_c over the categories with a verified interest; a user without one scores 0 (Section 4.3)."""
     n = len(groups)
     counted = ~np.isnan(specificity) & (verified if scope == "verified" else True)
-    order = np.lexsort((specificity, groups.of_interest))  # so that rounding does not depend on the order of records
+    # Sorted by category and value, so that rounding does not depend on the order of records.
+    order = np.argsort(groups.of_interest + np.nan_to_num(specificity) / 2)
     order = order[counted[order]]
     size = np.bincount(groups.of_interest[order], minlength=n)
     total = np.bincount(groups.of_interest[order], weights=specificity[order], minlength=n)
@@ -177,26 +199,58 @@ def score(
 ) -> dict[str, Any]:
     """Score the interests of all users; arguments and result as in the module's description."""
     resampling = Resampling(n_resamples, confidence_level, seed)
+    _check_scope(is_scope)
+    rows = _read(predictions, references)
+    names, category_ids, verified = rows.names(), rows.categories(), rows.flags("verified")
+    interests = Interests(
+        users=rows.users,
+        user_of=rows.user_of,
+        category_ids=category_ids,
+        verified=verified,
+        user_column=pick(rows.users, rows.user_of),
+        names=names,
+        category_column=[None] * len(names) if category_ids is None else category_ids.tolist(),
+        retrievals=retrievals(
+            [items or [] for items in rows.id_lists("backing_item_ids")],
+            rows.id_lists("selected_item_ids", nullable=True),
+        ),
+    )
+    return _result(interests, ig_f1, is_scope, resampling)
+
+
+def _check_scope(is_scope: Any) -> None:
     if is_scope not in SCOPES:
         raise ValueError(f"is_scope must be one of {', '.join(SCOPES)}, found {is_scope!r}.")
-    rows = _read(predictions, references)
-    names = rows.names()
-    category_ids = rows.categories()
-    verified = rows.flags("verified")
-    backing: list[Any] = rows.id_lists("backing_item_ids")
-    selected = rows.id_lists("selected_item_ids", nullable=True)
-    n = len(rows.users)
-    f1 = None if ig_f1 is None else _ig_f1(ig_f1, rows.users)
 
-    retrievals = [retrieval(own, picked) for own, picked in zip(backing, selected, strict=True)]
-    specificity = np.array([one.specificity for one in retrievals], dtype=np.float64)
-    n_backing = np.array([one.n_backing for one in retrievals], dtype=np.int64)
-    over_selected = np.array([one.n_over_selected for one in retrievals], dtype=np.int64)
-    groups = group_by_category(rows, names, category_ids)
+
+@dataclass(frozen=True)
+class Interests:
+    """One model's interests with their retrievals: all that scores depend on."""
+
+    users: list[str]
+    user_of: IntArray
+    category_ids: IntArray | None
+    verified: BoolArray
+    user_column: list[str]
+    names: list[str]
+    category_column: list[int | None]
+    retrievals: Retrievals
+
+
+def _result(interests: Interests, ig_f1: Any, is_scope: str, resampling: Resampling) -> dict[str, Any]:
+    """Score interests and put the result together."""
+    users, names, category_ids = interests.users, interests.names, interests.category_ids
+    verified, found, n = interests.verified, interests.retrievals, len(interests.users)
+    f1 = None if ig_f1 is None else _ig_f1(ig_f1, users)
+    specificity = found.specificity
+    groups = group_by_category(interests.user_of, names, category_ids)
     scores = score_users(groups, verified, specificity, is_scope, n)
+    n_correct: list[int | None] = found.n_correct.tolist()
+    for k in np.flatnonzero(found.n_correct < 0).tolist():
+        n_correct[k] = None
 
-    def per_user(values: npt.NDArray[Any]) -> list[int]:
-        total: list[int] = np.bincount(rows.user_of, weights=values, minlength=n).astype(int).tolist()
+    def per_user(values: Any = None) -> list[int]:
+        total: list[int] = np.bincount(interests.user_of, weights=values, minlength=n).astype(int).tolist()
         return total
 
     metrics = {"is": optional_floats(scores.specificity)}
@@ -207,25 +261,25 @@ def score(
         **summarise(summarised, resampling),
         "n_users": n,
         "per_user": {
-            "user_id": list(rows.users),
+            "user_id": list(users),
             **metrics,
-            "n_interests": np.diff(rows.first).tolist(),
+            "n_interests": per_user(),
             "n_verified": per_user(verified),
             "n_not_judged": per_user(np.isnan(specificity)),
-            "n_without_backing": per_user(n_backing == 0),
-            "n_over_selected": per_user(over_selected),
+            "n_without_backing": per_user(found.n_backing == 0),
+            "n_over_selected": per_user(found.n_over_selected),
             "n_categories": scores.n_categories.tolist(),
             "n_verified_categories": scores.n_verified_categories.tolist(),
             "n_undefined_categories": scores.n_undefined_categories.tolist(),
         },
         "per_interest": {
-            "user_id": [rows.users[user] for user in rows.user_of.tolist()],
+            "user_id": interests.user_column,
             "interest": names,
-            "category_id": [None] * len(names) if category_ids is None else category_ids.tolist(),
+            "category_id": interests.category_column,
             "verified": verified.tolist(),
-            "n_backing": n_backing.tolist(),
-            "n_correct": [one.n_correct for one in retrievals],
-            "n_over_selected": over_selected.tolist(),
+            "n_backing": found.n_backing.tolist(),
+            "n_correct": n_correct,
+            "n_over_selected": found.n_over_selected.tolist(),
             "specificity": optional_floats(specificity),
         },
         "policy": {
@@ -249,7 +303,7 @@ def score(
             "n_users_undefined": int(np.isnan(scores.specificity).sum()),
             "ids": "compared as strings; a selection that is no backing item is tried without the space, brackets and "
             "quotes around it",
-            "category": "interest (trimmed name)" if category_ids is None and rows.records else "category_id",
+            "category": "interest (trimmed name)" if category_ids is None and names else "category_id",
             "hm": None if f1 is None else "harmonic mean of ig_f1 and is per user; none where one of them is undefined",
             "aggregation": "median over users (is, hm), mean over users (mean_*)",
             "interval": resampling.policy(),
@@ -257,11 +311,110 @@ def score(
     }
 
 
+def rescore(
+    results: Any,
+    ig: Any,
+    is_scope: str | None = None,
+    n_resamples: int = 1000,
+    confidence_level: float = 0.95,
+    seed: int = 0,
+) -> dict[str, dict[str, Any]]:
+    """Score results of `compute` once more, with the verdicts and the ig_f1 of other results of the module `ig`.
+
+    Args:
+        results: {model: result of `compute`}; its retrievals are kept.
+        ig: {model: result of `ig`} for the same models, users and interests, as its `rescore` returns them.
+        is_scope: as for `compute`; None: as each result was made.
+        n_resamples: of the intervals; 0 leaves them out.
+        confidence_level: of the intervals.
+        seed: of the bootstrap.
+
+    Returns:
+        {model: result}, as `compute` returns them, with ``hm``.
+
+    Raises:
+        ValueError: A result is none, or the two do not belong together; the message names the model.
+
+    Examples:
+        >>> record = {"interest": "NBA", "category_id": 3, "verified": False, "backing_item_ids": ["a", "b"]}
+        >>> result = IS().compute(predictions=[[{**record, "selected_item_ids": ["a", "x"]}]], references=["7"])
+        >>> verdict = {
+        ...     "per_interest": {"user_id": ["7"], "interest": ["NBA"], "verified": [True]},
+        ...     "per_user": {"user_id": ["7"], "ig_f1": [1.0]},
+        ... }
+        >>> once_more = rescore({"x": result}, ig={"x": verdict})["x"]
+        >>> result["is"], once_more["is"], round(once_more["hm"], 3)
+        (0.0, 0.5, 0.667)
+    """
+    resampling = Resampling(n_resamples, confidence_level, seed)
+    if is_scope is not None:
+        _check_scope(is_scope)
+    for name, given in (("results", results), ("ig", ig)):
+        if not isinstance(given, Mapping) or not given:
+            raise ValueError(f"{name} must be a dict by model with at least one entry, found {given!r:.80}.")
+    if results.keys() != ig.keys():
+        differing = sorted(map(str, results.keys() ^ ig.keys()))
+        raise ValueError(f"results and ig must be of the same models; only one of them has {', '.join(differing)}.")
+    with collector_paused():
+        return {
+            str(model): _result(
+                _from_results(result, ig[model], str(model)),
+                dict(zip(ig[model]["per_user"]["user_id"], ig[model]["per_user"]["ig_f1"], strict=True)),
+                is_scope or result["policy"]["is_scope"],
+                resampling,
+            )
+            for model, result in results.items()
+        }
+
+
+_COLUMNS = ("user_id", "interest", "category_id", "n_backing", "n_correct", "n_over_selected")
+
+
+def _from_results(result: Any, ig: Any, model: str) -> Interests:
+    """Read a result of `compute` back, with the verdicts of a result of `ig`."""
+    for name, one, metric, columns, metrics in (
+        ("results", result, "is", _COLUMNS, ("user_id", "is")),
+        ("ig", ig, "ig", ("user_id", "interest", "verified"), ("user_id", "ig_f1")),
+    ):
+        tables = [one.get(key) if isinstance(one, Mapping) else None for key in ("per_interest", "per_user")]
+        for table, needed in zip(tables, (columns, metrics), strict=True):
+            if not isinstance(table, Mapping) or any(key not in table for key in needed):
+                raise ValueError(f"{name}[{model!r}] must be a result of {metric}.compute, found {one!r:.80}.")
+    table, verdicts = result["per_interest"], ig["per_interest"]
+    users = result["per_user"]["user_id"]
+    for key, ours, theirs in (
+        ("users", users, ig["per_user"]["user_id"]),
+        ("interests", table["user_id"], verdicts["user_id"]),
+        ("interests", table["interest"], verdicts["interest"]),
+    ):
+        if ours is not theirs and list(ours) != list(theirs):
+            raise ValueError(
+                f"results[{model!r}] and ig[{model!r}] are of different {key}. Score the same records with both "
+                f"modules."
+            )
+    place, ids = f"results[{model!r}]", table["category_id"]
+    return Interests(
+        users=list(users),
+        user_of=positions(table["user_id"], users, f"{place}, per_interest"),
+        category_ids=integers(ids, f"{place}, category_id") if len(ids) and ids[0] is not None else None,
+        verified=flags(verdicts["verified"], f"ig[{model!r}], verified"),
+        user_column=table["user_id"],
+        names=table["interest"],
+        category_column=ids,
+        retrievals=Retrievals(
+            n_backing=integers(table["n_backing"], f"{place}, n_backing"),
+            n_correct=integers(table["n_correct"], f"{place}, n_correct", none=-1),
+            n_over_selected=integers(table["n_over_selected"], f"{place}, n_over_selected"),
+        ),
+    )
+
+
 def _read(predictions: Any, references: Any) -> Rows:
     return read_rows(
         predictions,
         references,
         required=("interest", "category_id", "verified", "backing_item_ids", "selected_item_ids"),
+        unused=("item_ids", "relevant_item_ids"),
     )
 
 
@@ -277,14 +430,20 @@ def _plain(predictions: Any, references: Any) -> dict[str, Any]:
         "selected_item_ids": rows.id_lists("selected_item_ids", nullable=True),
     }
     records = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-    return {
-        "predictions": [records[start:end] for start, end in pairwise(rows.first.tolist())],
-        "references": rows.users,
-    }
+    return {"predictions": rows.by_row(records), "references": rows.users}
 
 
-class IS(evaluate.Metric):  # type: ignore[misc]
+class IS(UserMetric, evaluate.Metric):  # type: ignore[misc]
     """Interest Specificity as an `evaluate` module."""
+
+    _name = "is"
+    _score = staticmethod(score)
+    _plain = staticmethod(_plain)
+    _unused = ("history", "oracle", "thresholds", "signals", "missing_from_oracle")
+
+    rescore = staticmethod(rescore)
+    compare = staticmethod(compare)
+    rank_groups = staticmethod(rank_groups)
 
     def _info(self) -> evaluate.MetricInfo:
         ids = [datasets.Value("string")]
@@ -301,24 +460,3 @@ class IS(evaluate.Metric):  # type: ignore[misc]
             inputs_description=_KWARGS_DESCRIPTION,
             features=datasets.Features({"predictions": [record], "references": datasets.Value("string")}),
         )
-
-    def compute(self, *, predictions: Any = None, references: Any = None, **kwargs: Any) -> dict[str, Any] | None:
-        """Score predictions given here at once, or those collected before by `add` and `add_batch`."""
-        if len(self) == 0 and self.num_process == 1:
-            if predictions is None and references is None:
-                raise ValueError("there is nothing to score: pass predictions and references, or call add_batch first.")
-            return self._compute(predictions, references, **kwargs)
-        result: dict[str, Any] | None = super().compute(predictions=predictions, references=references, **kwargs)
-        return result
-
-    def add_batch(self, *, predictions: Any = None, references: Any = None, **kwargs: Any) -> None:
-        """Check and store the records of several users."""
-        super().add_batch(**_plain(predictions, references), **kwargs)
-
-    def add(self, *, prediction: Any = None, reference: Any = None, **kwargs: Any) -> None:
-        """Check and store the records of one user."""
-        one = _plain([prediction], [reference])
-        super().add(prediction=one["predictions"][0], reference=one["references"][0], **kwargs)
-
-    def _compute(self, predictions: Any, references: Any, **kwargs: Any) -> dict[str, Any]:
-        return score(predictions, references, **kwargs)

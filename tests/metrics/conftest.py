@@ -37,6 +37,11 @@ def specificity() -> Any:
 
 
 @pytest.fixture(scope="session")
+def survey() -> Any:
+    return evaluate.load(str(REPO_ROOT / "metrics" / "survey"))
+
+
+@pytest.fixture(scope="session")
 def make_history() -> Callable[..., dict[str, list[str]]]:
     """Make a history from ``user=[(object, short type), ...]``: e+, i+, i-, e-."""
     types = {

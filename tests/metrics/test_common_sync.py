@@ -1,6 +1,7 @@
 """Each module folder is a Space of its own: a copy of what the modules share, a card, a demo, requirements."""
 
 import ast
+import doctest
 import importlib.util
 import json
 import re
@@ -12,14 +13,22 @@ import pytest
 import yaml
 from evaluate.loading import get_imports
 
-MODULES = ("ig", "is")
+MODULES = ("ig", "is", "survey")
+SHARED = ("common", "comparison")
 ALLOWED = {"numpy", "scipy", "datasets", "evaluate", "pandas", "pyarrow", "gradio"}
 
 
+@pytest.mark.parametrize("shared", SHARED)
 @pytest.mark.parametrize("name", MODULES)
-def test_common_is_the_same_everywhere(repo_root, name):
-    original = (repo_root / "metrics" / "common.py").read_bytes()
-    assert (repo_root / "metrics" / name / "common.py").read_bytes() == original, "run `make sync-metrics`"
+def test_what_is_shared_is_the_same_everywhere(repo_root, name, shared):
+    original = (repo_root / "metrics" / f"{shared}.py").read_bytes()
+    assert (repo_root / "metrics" / name / f"{shared}.py").read_bytes() == original, "run `make sync-metrics`"
+
+
+def test_every_copy_anywhere_is_the_same(repo_root):
+    for shared in SHARED:
+        copies = {path.read_bytes() for path in (repo_root / "metrics").glob(f"**/{shared}.py")}
+        assert len(copies) == 1, "run `make sync-metrics`"
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -38,13 +47,14 @@ def test_imports_are_what_a_space_has_and_what_evaluate_can_read(repo_root, name
     lines = [line for line in (folder / f"{name}.py").read_text().splitlines() if re.match(r"(from|import)\s", line)]
     assert all("," not in line and "#" not in line and "(" not in line for line in lines)
     internal = {module for kind, module, *_ in get_imports(str(folder / f"{name}.py")) if kind == "internal"}
-    assert internal == {"common"}
+    helpers = {path.stem for path in folder.glob("*.py")} - {name, "app"}
+    assert internal == helpers  # `evaluate` fetches what the main module imports, and nothing else
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_first_metric_class_is_the_module(repo_root, name):
     module = evaluate.load(str(repo_root / "metrics" / name))
-    assert type(module).__name__ == name.upper()
+    assert type(module).__name__.lower() == name
     assert module.citation
     assert module.description
 
@@ -86,15 +96,47 @@ def load_app(folder: Path):
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_demo_scores_its_own_example(repo_root, name):
+def test_docstring_examples(repo_root, name, monkeypatch):
+    """Those of the functions, those that `help(module.compute)` shows, and those of the helpers."""
+    load = evaluate.load
+    module = load(str(repo_root / "metrics" / name))
+    monkeypatch.setattr(
+        evaluate, "load", lambda path: load(str(repo_root / "metrics" / path.removeprefix("gistbench/")))
+    )
+    package = type(module).__module__.rpartition(".")[0]
+    helpers = [path.stem for path in (repo_root / "metrics" / name).glob("*.py") if path.stem != "app"]
+    finder, runner = doctest.DocTestFinder(exclude_empty=True), doctest.DocTestRunner()
+    tests = [test for stem in helpers for test in finder.find(sys.modules[f"{package}.{stem}"])]
+    assert sum(len(test.examples) for test in tests) >= 5
+    shown = doctest.DocTestParser().get_doctest(
+        module.inputs_description, {"evaluate": evaluate}, f"{name}.compute", None, None
+    )
+    assert len(shown.examples) >= 3
+    for test in (*tests, shown):
+        runner.run(test)
+    assert runner.failures == 0
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_demo_scores_its_own_example(repo_root, name, tmp_path):
     app = load_app(repo_root / "metrics" / name)
-    summary, per_user, per_interest = app.score(*app.EXAMPLE)
-    assert summary
-    assert per_user
-    assert per_interest
-    json.dumps([summary, per_user, per_interest], allow_nan=False)
-    with pytest.raises(ValueError, match="records"):
+    tables = app.score(*app.EXAMPLE)
+    assert {"Summary", "Users"} <= set(tables)
+    for header, *rows in tables.values():
+        assert rows
+        assert all(len(row) == len(header) for row in rows)
+    json.dumps(tables, allow_nan=False)
+    bars = app.bars(tables["Users"])
+    assert set(bars) == {"user", "metric", "value"}
+    assert set(bars["metric"]) <= set(app.METRICS)
+    assert all(0 <= value <= 1 for value in bars["value"])
+    assert app.bars([tables["Users"][0]]) == {}
+    with pytest.raises(ValueError, match="records: line 1 is no valid JSON"):
         app.score("[{]", *app.EXAMPLE[1:])
+    with pytest.raises(ValueError, match="records must be a JSON object by user id"):
+        app.score("[]", *app.EXAMPLE[1:])
+    (tmp_path / "upload.json").write_bytes(b"\xef\xbb\xbf{}")
+    assert app.read(str(tmp_path / "upload.json")) == "{}"
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -151,7 +151,7 @@ GOOD = record("NBA", True, ["1"], ["1"], 3)
     ("change", "message"),
     [
         ({"references": ["7"]}, r"predictions has 2 entries and references 1"),
-        ({"predictions": [[{**GOOD, "item_ids": []}], []]}, r"predictions\[0\]\[0\] .*unknown key\(s\) \['item_ids'\]"),
+        ({"predictions": [[{**GOOD, "ids": []}], []]}, r"predictions\[0\]\[0\] .*unknown key\(s\) \['ids'\]"),
         (
             {"predictions": [[], [{k: v for k, v in GOOD.items() if k != "selected_item_ids"}]]},
             r"predictions\[1\]\[0\] \(user '8', interest 'NBA'\): missing key\(s\) \['selected_item_ids'\]",

@@ -22,6 +22,9 @@ TAG = f"v{evaluate.__version__}"
 WRITER, READER = "hf_writer", "hf_reader"
 NOWHERE = "http://127.0.0.1:9"  # the port of discard: nothing listens
 
+QUICK = "import sys; sys.modules['transformers'] = None; import evaluate; del sys.modules['transformers']\n"
+"""`evaluate` would load transformers, and with it torch, for its pipelines: seconds that no test here needs."""
+
 COMMAND = """
 import sys, time
 from gistbench.hf_datasets.errors import GistbenchError
@@ -94,7 +97,7 @@ def client(tmp_path):
         directory = tmp_path / f"directory{len(list(tmp_path.glob('directory*')))}"
         directory.mkdir()
         return subprocess.run(
-            [sys.executable, "-c", script, *arguments],
+            [sys.executable, "-c", QUICK + script, *arguments],
             env=env,
             cwd=directory,
             capture_output=True,
