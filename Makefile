@@ -20,10 +20,10 @@ demo-llm: $(VENV)/.engine
 	MOVIELENS=$(MOVIELENS) BIN=$(BIN) CACHE=$(CACHE) sh scripts/demo_llm.sh
 
 test: $(VENV)/.engine lint
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -n auto --dist loadfile -m "not slow"
 
 test-full: $(VENV)/.engine lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 lint: $(VENV)/.tested types/gistbench
 	$(BIN)/ruff check .

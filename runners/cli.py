@@ -78,6 +78,10 @@ Thresholds = Annotated[str | None, _setting("thresholds", SCORING, "--thresholds
 OracleFile = Annotated[Path | None, _setting("oracle", SCORING, "--oracle")]
 IsScope = Annotated[str | None, _setting("is_scope", SCORING, "--is-scope", ": of the category, or verified ones")]
 Resamples = Annotated[int | None, _setting("n_resamples", SCORING, "--resamples")]
+AS_RUN = " (default: as in the suite)"
+Rescored = Annotated[str | None, _option(f"base, lenient or strict{AS_RUN}", SCORING, "--thresholds")]
+RescoredScope = Annotated[str | None, _option(f"category or verified{AS_RUN}", SCORING, "--is-scope")]
+RescoredSamples = Annotated[int | None, _option(f"of the bootstrap{AS_RUN}", SCORING, "--resamples")]
 Output = Annotated[
     Path, _option("the suite folder; the same folder again goes on where it stopped", OUTPUT, "--output", "-o")
 ]
@@ -256,17 +260,19 @@ def judge(
 
     with BarProgress(err) as progress:
         changes = {"judge": judge, "max_reasks": max_reasks}
-        Suite.open(suite, changes=changes, store=store, retry_failed=retry_failed, progress=progress).judge()
-    out.print(f"Judged. Next: [bold]gistbench score {escape(str(suite))}[/bold]")
+        opened = Suite.open(suite, changes=changes, store=store, retry_failed=retry_failed, progress=progress)
+        opened.judge()
+        judged_by = opened.config.judge
+    out.print(f"Judged by {escape(str(judged_by))}. Next: [bold]gistbench score {escape(str(suite))}[/bold]")
 
 
 @app.command()
 def score(
     suite: SuiteFolder,
-    thresholds: Thresholds = None,
+    thresholds: Rescored = None,
     oracle: OracleFile = None,
-    is_scope: IsScope = None,
-    resamples: Resamples = None,
+    is_scope: RescoredScope = None,
+    resamples: RescoredSamples = None,
 ) -> None:
     """Score a judged suite from its tables; no model is asked, no data set read.
 
@@ -304,7 +310,7 @@ def report(
         raise ConfigError(f"There is no format {format!r}. There are: {', '.join(forms)}.")
     comparison = Comparison.of_runs(folder for path in runs for folder in run_folders(path))
     if format == "table":
-        out.print(comparison.table())
+        _show(comparison)
     else:
         typer.echo(getattr(comparison, format)(), nl=format == "json")
 
@@ -329,9 +335,21 @@ def _fail(message: str) -> NoReturn:
     sys.exit(1)
 
 
+def _show(comparison: "Comparison") -> None:
+    """Print the table whole: wider than the terminal rather than cut."""
+    Console(width=max(out.width, comparison.min_width)).print(comparison.table())
+
+
 def _finish(comparison: "Comparison", folder: Path) -> None:
     """Show a comparison and what to do next; fail where a candidate has no scored user at all."""
-    out.print(comparison.table())
+    _show(comparison)
+    few, shown = (sum(row[name] for row in comparison.rows) for name in ("n_few_distractors", "n_interests"))
+    if few:
+        out.print(
+            f"Note: {few} of {shown} interests were judged among fewer than 45 distractors, which makes them easier to "
+            "single out: IS flatters.",
+            soft_wrap=True,
+        )
     _say_what_next(folder)
     if empty := [row["candidate"] for row in comparison.rows if not row["n_users"]]:
         _fail(

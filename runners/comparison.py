@@ -18,6 +18,9 @@ from .score import METRICS
 
 __all__ = ["Comparison"]
 
+SCORED_BY_THIS_VERSION = {"n_users_is", "n_interests", "n_shortlist_failed", "policy"}
+"""What this version's summaries hold and earlier ones may not."""
+PRESETS = ("base", "lenient", "strict")
 CONDITIONS = ("dataset", "judge", "judge_revision", "taxonomy", "thresholds", "is_scope", "oracle")
 """What scores must share to compare."""
 HEADINGS = {
@@ -47,6 +50,8 @@ class Comparison:
         for run in runs:
             manifest = run.manifest
             score = manifest["phases"].get("score")
+            if score is not None and not set(score) >= SCORED_BY_THIS_VERSION:
+                raise StoreError(f"{run.path} was scored by another version. Run `gistbench score {run.path.parent}`.")
             if score is None:
                 raise StoreError(f"{run.path} has no scores yet. Run `gistbench score {run.path.parent}` first.")
             candidate, judge = manifest["candidate"], manifest["phases"]["judge"]["model"]
@@ -61,11 +66,12 @@ class Comparison:
                     "taxonomy": taxonomy["name"] if taxonomy else "none",
                     "oracle": score["oracle"]["version"],
                     "is_scope": score["policy"]["is"]["is_scope"],
-                    "thresholds": score["policy"]["ig"]["thresholds"]["preset"],
+                    "thresholds": _thresholds(score["policy"]["ig"]["thresholds"]),
                     **{name: score[name] for m in METRICS for name in (m, f"ci_{m}", f"n_users_{m}")},
                     **{f"mean_{metric}": score[f"mean_{metric}"] for metric in METRICS},
                     **{f"ci_mean_{metric}": score[f"ci_mean_{metric}"] for metric in METRICS},
                     "interests_per_user": score["interests_per_user"],
+                    "n_interests": score["n_interests"],
                     "verified_share": score["verified_share"],
                     "n_unknown_item_ids": score["n_unknown_item_ids"],
                     "n_over_selected": score["n_over_selected"],
@@ -111,7 +117,7 @@ class Comparison:
         varying = self.varying
         table.add_column("Candidate", overflow="fold", min_width=15)
         for name in varying:
-            table.add_column(name.replace("_", " ").capitalize(), overflow="fold")
+            table.add_column(name.replace("_", " ").capitalize(), no_wrap=True)
         for heading in (*HEADINGS.values(), "Interests per user", "Coverage"):
             table.add_column(heading.replace(" ", "\n", 1), justify="right", no_wrap=True)
         for row in self.rows:
@@ -129,6 +135,11 @@ class Comparison:
             ]
             table.add_row(*cells)
         return table
+
+    @property
+    def min_width(self) -> int:
+        """Characters that a line of the table needs: 63 for the numbers, 17 for each name."""
+        return 63 + 17 * (1 + len(self.varying))
 
     def csv(self) -> str:
         """Return the comparison as CSV; intervals as two columns."""
@@ -176,6 +187,13 @@ def _cell(row: dict[str, Any], metric: str) -> tuple[str, str]:
     notes = [f"{100 * interval[0]:.0f}-{100 * interval[1]:.0f}"] if interval else []
     notes += [f"n={n_users}"] if n_users < row["n_users"] else []
     return f"{100 * value:.1f}", "\n".join(notes)
+
+
+def _thresholds(policy: dict[str, Any]) -> str:
+    """Return the name of the thresholds, or their numbers where they have none."""
+    if policy["preset"] in PRESETS:
+        return str(policy["preset"])
+    return ", ".join(f"{name}={value}" for name, value in policy.items() if name != "preset")
 
 
 def _per_user(row: dict[str, Any]) -> str:

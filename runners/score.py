@@ -81,6 +81,7 @@ class Scored:
             **result,
             "n_users_unjudged": self.verified.n_unjudged,
             "interests_per_user": self.verified.n_named / n_answered if n_answered else None,
+            "n_interests": len(self.verified.interests),
             "verified_share": _share(self.ig["per_interest"]["verified"]),
             "n_unknown_item_ids": sum(map(len, self.ig["per_interest"]["unknown_item_ids"])),
             "n_users": len(self.verified.users),

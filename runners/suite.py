@@ -166,7 +166,12 @@ class Suite:
                 names.append(slug(engine.model))
                 self._extract_one(RunFolder(self.path / names[-1]), config, engine, store)
         if dropped := [name for name in recorded if name not in names]:
-            logger.warning("%s: kept, but no longer part of the comparison: %s", self.path, ", ".join(dropped))
+            logger.warning(
+                "%s: no longer part of the comparison: %s. Their folders are kept: name them with the others to have "
+                "them back.",
+                self.path,
+                ", ".join(dropped),
+            )
         self._record(runs=names)
         return self.runs
 

@@ -20,6 +20,7 @@ def manifest(name="org/a", dataset="demo", taxonomy="open", n_users=9, **scores)
         **{f"mean_{m}": values[m] for m in METRICS},
         **{f"ci_mean_{m}": None if values[m] is None else [values[m], values[m]] for m in METRICS},
         "interests_per_user": 4.25,
+        "n_interests": 38,
         "verified_share": 0.75,
         "n_unknown_item_ids": 3,
         "n_over_selected": 4,
