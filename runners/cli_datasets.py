@@ -23,6 +23,7 @@ __all__ = ["datasets_app", "read_options"]
 datasets_app = typer.Typer(help="The data sets.", no_args_is_help=True)
 
 out = Console()
+LIST_WIDTH = 150
 
 Name = Annotated[str, typer.Argument(help="a data set of `gistbench datasets list`", show_default=False)]
 NameOrFile = Annotated[
@@ -72,7 +73,9 @@ def list_all() -> None:
     from ..hf_datasets.card import SIGNS
     from ..hf_datasets.registry import CONFIG_NAMES, config_record
 
-    table = Table("Name", "What it is", "Signals", "Built from", "Options (default)", "Licence", show_lines=True)
+    table = Table(show_lines=True)
+    for heading in ("Name", "What it is", "Signals", "Built from", "Options (default)", "Licence"):
+        table.add_column(heading, no_wrap=heading in ("Name", "Signals", "Options (default)"))
     for record in map(config_record, CONFIG_NAMES):
         options = "\n".join(f"{name} ({value})" for name, value in record.parameters.items())
         cells = (
@@ -83,7 +86,8 @@ def list_all() -> None:
             record.licence,
         )
         table.add_row(record.name, *map(escape, cells))
-    out.print(table)
+    # Wider than a narrow terminal rather than cut: these are names to be typed.
+    Console(width=max(out.width, LIST_WIDTH)).print(table)
     out.print(
         "A file of your own works too: csv, tsv, json, jsonl or parquet with the columns user_id, object_id, "
         "object_text, interaction_type and, as an option, interaction_time."
