@@ -30,6 +30,7 @@ __all__ = [
     "UNMAPPED",
     "Engagements",
     "Groups",
+    "IdLists",
     "Resampling",
     "Rows",
     "UserMetric",
@@ -43,7 +44,6 @@ __all__ = [
     "flags",
     "group_by_category",
     "harmonic_mean",
-    "holds_brackets",
     "integers",
     "mapping_by_user",
     "optional_floats",
@@ -62,6 +62,7 @@ IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
 _AROUND_AN_ID = " \t\r\n[](){}<>\"'`"
+_BATCH = 2048  # records read at once: they stay in the processor's cache
 _DRAWS_KEPT = 4_000_000  # draws remembered for the next column of as many users, 8 MB; more are made batch by batch
 
 
@@ -167,21 +168,15 @@ def _encodable(texts: list[str]) -> pa.Array:
         return pa.array([text.encode("utf-8", "backslashreplace").decode() for text in texts], pa.string())
 
 
-def holds_brackets(ids: Iterable[str]) -> bool:
-    """Tell whether `clean_id` could change one of these ids: whether any of its characters is in any of them."""
-    joined = "".join(ids)
-    return any(character in joined for character in _AROUND_AN_ID)
-
-
-def encode_ids(ids: list[str]) -> tuple[IntArray, IntArray, pa.Array]:
+def encode_ids(ids: pa.Array, brackets: bool) -> tuple[IntArray, IntArray, pa.Array]:
     """Number distinct ids: a code for each id, one for its cleaned form (see `clean_id`), and the texts by code.
 
-    Where cleaning changes nothing, both arrays are the same object.
+    Without ``brackets``, cleaning changes nothing; where it does not, both arrays are the same object.
     """
-    encoded = _encodable(ids).dictionary_encode()
+    encoded = ids.dictionary_encode()
     codes: IntArray = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     texts = encoded.dictionary
-    if not holds_brackets(ids):
+    if not brackets:
         return codes, codes, texts
     trimmed = pc.utf8_trim(texts, characters=_AROUND_AN_ID)
     cleaned = pc.if_else(pc.equal(trimmed, ""), texts, trimmed)
@@ -199,6 +194,18 @@ def shown(value: Any) -> str:
 
 
 # --- records --------------------------------------------------------------------------------------------------------
+
+
+class IdLists(NamedTuple):
+    """Lists of ids, one for each record."""
+
+    lists: list[Any]
+    """Each a list of strings, or None."""
+    brackets: bool
+    """Whether cleaning could change an id (see `clean_id`): whether any of its characters is in any id."""
+
+    texts: list[pa.Array]
+    """Where asked for, the ids of all lists, one after the other, in parts."""
 
 
 @dataclass(frozen=True)
@@ -268,17 +275,15 @@ class Rows:
         """Cut what belongs to records into one list per user."""
         return [list(records[start:end]) for start, end in pairwise(self.first.tolist())]
 
-    def id_lists(self, key: str, nullable: bool = False) -> list[list[str] | None]:
+    def id_lists(self, key: str, nullable: bool = False, encode: bool = False) -> IdLists:
         """Return lists of ids as strings; with ``nullable`` a record may hold None instead of a list."""
         lists: list[Any] = self.columns[key]
         if set(map(type, lists)) <= ({list, tuple, type(None)} if nullable else {list, tuple}):
-            try:
-                "".join(chain.from_iterable(filter(None, lists)))  # the fastest way to see that all are strings
-            except TypeError:
-                pass
-            else:
-                return lists
-        return [self._ids(k, key, ids, nullable) for k, ids in enumerate(lists)]
+            read = _read_ids(lists, encode)
+            if read is not None:
+                return read
+        lists = [self._ids(k, key, ids, nullable) for k, ids in enumerate(lists)]
+        return _read_ids(lists, encode) or IdLists(lists, False, [])
 
     def _ids(self, k: int, key: str, ids: Any, nullable: bool) -> list[str] | None:
         if ids is None and nullable:
@@ -349,13 +354,32 @@ def row_ids(given: Any, name: str) -> list[str]:
     return users
 
 
+def _read_ids(lists: list[list[str] | None], encode: bool) -> IdLists | None:
+    """Read lists batch by batch, so that objects all over memory are fetched once; None if one is no string."""
+    brackets, texts = False, []
+    for start in range(0, len(lists), _BATCH):
+        ids = list(chain.from_iterable(filter(None, lists[start : start + _BATCH])))
+        if not set(map(type, ids)) <= {str}:
+            return None
+        if not brackets:
+            joined = "".join(ids)
+            brackets = any(character in joined for character in _AROUND_AN_ID)
+        if encode:
+            texts.append(_encodable(ids))
+    return IdLists(lists, brackets, texts)
+
+
 def _columns_at_once(records: list[Any], keys: Sequence[str]) -> dict[str, list[Any]] | None:
     """Return the values of each key, if all records are plain dicts of just these keys: the common case."""
     if set(map(type, records)) <= {dict} and set(map(len, records)) <= {len(keys)}:
+        columns: dict[str, list[Any]] = {key: [] for key in keys}
         try:
-            return {key: list(map(itemgetter(key), records)) for key in keys}
+            for start in range(0, len(records), _BATCH):
+                for key in keys:
+                    columns[key] += map(itemgetter(key), records[start : start + _BATCH])
         except KeyError:
-            pass
+            return None
+        return columns
     return None
 
 
@@ -570,7 +594,8 @@ def _columns(table: Any, names: Sequence[str]) -> list[pa.ChunkedArray]:
 
 def _column(values: Any, name: str) -> pa.ChunkedArray:
     if isinstance(values, pa.ChunkedArray):
-        return values
+        # Arrow takes no rows out of a string view.
+        return values.cast(pa.large_string()) if pa.types.is_string_view(values.type) else values
     if not isinstance(values, pa.Array):
         try:
             values = pa.array(values, from_pandas=True)
@@ -579,7 +604,7 @@ def _column(values: Any, name: str) -> pa.ChunkedArray:
                 row = next(i for i, value in enumerate(values) if not isinstance(value, str))
                 raise ValueError(f"history row {row}: interaction_type must be a string.") from None
             values = _encodable([_as_id(value, f"history row {i}: {name}") for i, value in enumerate(values)])
-    return values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
+    return _column(values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values]), name)
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -634,16 +659,27 @@ def _index_in(column: pa.ChunkedArray, values: pa.Array) -> npt.NDArray[np.int32
 
 def canonical_numbers(texts: pa.Array, kind: pa.DataType) -> tuple[pa.Array, IntArray]:
     """Return the integers whose plain decimal form stands among texts ("7", "-7"; not "07", "+7", "7.0"), and where."""
-    unsigned = pa.types.is_uint64(kind)
-    plain = pc.match_substring_regex(texts, "^(0|[1-9][0-9]*)$" if unsigned else "^(0|-?[1-9][0-9]*)$")
-    at = np.flatnonzero(plain.fill_null(False).to_numpy(zero_copy_only=False))
-    longest = pc.utf8_length(texts).to_numpy(zero_copy_only=False)[at]
-    large = longest > 18  # may not fit: compared one by one
-    least, most = (0, 2**64 - 1) if unsigned else (-(2**63), 2**63 - 1)
-    fits = np.ones(len(at), dtype=np.bool_)
-    fits[large] = [least <= int(texts[i].as_py()) <= most for i in at[large].tolist()]
-    at = at[fits]
-    return texts.take(pa.array(at)).cast(kind), at
+    least, most = (0, 2**64 - 1) if pa.types.is_uint64(kind) else (-(2**63), 2**63 - 1)
+    length = pc.utf8_length(texts)
+    plain = pc.and_(
+        pc.ascii_is_decimal(texts), pc.or_(pc.equal(length, 1), pc.invert(pc.starts_with(texts, "0")))
+    ).to_numpy(zero_copy_only=False)
+    small = plain & pc.less(length, 19).to_numpy(zero_copy_only=False)
+    others = plain & ~small | pc.starts_with(texts, "-").to_numpy(zero_copy_only=False)
+    rare = [
+        (i, number) for i in np.flatnonzero(others).tolist() if (number := _canonical(texts[i].as_py())) is not None
+    ]
+    rare = [(i, number) for i, number in rare if least <= number <= most]
+    at = np.flatnonzero(small)
+    numbers = [texts.take(pa.array(at)).cast(kind), pa.array([number for _, number in rare], kind)]
+    return pa.concat_arrays(numbers), np.concatenate([at, np.array([i for i, _ in rare], dtype=np.int64)])
+
+
+def _canonical(text: str) -> int | None:
+    """Return the integer that a text is the plain decimal form of ("7", "-7"; not "07", "+7" or "7.0")."""
+    if len(text) <= 20 and text.removeprefix("-").isdecimal() and text.isascii() and str(int(text)) == text:
+        return int(text)
+    return None
 
 
 # --- numbers --------------------------------------------------------------------------------------------------------

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from collections.abc import Sequence
+from concurrent.futures import Future
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from dataclasses import replace
 from itertools import chain
@@ -21,15 +23,18 @@ import datasets
 import evaluate
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from .common import INTERACTION_TYPES
 from .common import UNMAPPED
 from .common import Engagements
 from .common import Groups
+from .common import IdLists
 from .common import Resampling
 from .common import Rows
 from .common import UserMetric
 from .common import clean_id
+from .common import codes_in
 from .common import collector_paused
 from .common import distinct
 from .common import encode_ids
@@ -194,62 +199,79 @@ class Evidence:
     """Distinct cited ids, summed over interests."""
 
 
-def _evidence(rows: Rows, cited: list[list[str]], relevant: list[list[str] | None], history: Engagements) -> Evidence:
+def _evidence(
+    rows: Rows, citations: IdLists, kept: IdLists, engagements: Engagements, users: Future[npt.NDArray[np.int32]]
+) -> Evidence:
     """Look every cited id up in its user's history and count the relevant ones by interaction type.
 
     A (user, id) pair is one integer key, an (interest, pair) again: sets and counts are those of integers.
-    """
-    judged = [k for k, ids in enumerate(relevant) if ids is not None]
-    kept: list[Any] = [relevant[k] for k in judged]
-    flat = list(chain.from_iterable(cited))
-    flat_kept = list(chain.from_iterable(kept))
-    interest = np.repeat(np.arange(len(cited)), np.fromiter(map(len, cited), np.int64, len(cited)))
-    interest_kept = np.repeat(np.array(judged, dtype=np.int64), np.fromiter(map(len, kept), np.int64, len(kept)))
 
-    codes, clean_codes, texts = encode_ids(flat + flat_kept)
+    Args:
+        rows: the records.
+        citations: their cited ids.
+        kept: those that the judge kept.
+        engagements: the history.
+        users: the position among the users of each row of it.
+    """
+    cited = citations.lists
+    n_cited = np.fromiter(map(len, cited), np.int64, len(cited))
+    first = np.cumsum(n_cited) - n_cited
+    interest = np.repeat(np.arange(len(cited)), n_cited)
+    judged: Sequence[int] = range(len(cited))
+    relevant = kept.lists
+    if None in relevant:
+        judged = [k for k, ids in enumerate(kept.lists) if ids is not None]
+        relevant = [kept.lists[k] for k in judged]
+    n_kept = np.fromiter(map(len, relevant), np.int64, len(judged))
+    interest_kept = np.repeat(np.array(judged, dtype=np.int64), n_kept)
+
+    ids = pa.concat_arrays([pa.array([], pa.string()), *citations.texts, *kept.texts])
+    codes, clean_codes, texts = encode_ids(ids, citations.brackets or kept.brackets)
     base = rows.user_of[np.concatenate([interest, interest_kept])] * len(texts)
-    n = len(flat)
+    n = len(interest)
     everything = [base + codes] if clean_codes is codes else [base + codes, base + clean_codes]
     pairs, index = np.unique(np.concatenate(everything), return_inverse=True)
     raw, *cleaned = np.split(index, len(everything))
-    seen = types_seen(pairs, rows.users, texts, *history)
+    seen = types_seen(pairs, texts, users.result(), engagements.objects, engagements.types)
     at = np.where(seen[raw] > 0, raw, cleaned[0]) if cleaned else raw
 
     width = max(len(pairs), 1)
-    citations = distinct(interest * width + at[:n])
-    kept_keys = interest_kept * width + at[n:]
-    _check_relevant_are_cited(rows, citations, kept_keys, interest_kept, flat_kept)
+    cited_keys = distinct(interest * width + at[:n])
+    kept_keys = distinct(interest_kept * width + at[n:])
+    if not _are_among(kept_keys, cited_keys):
+        extra = int(np.argmin(np.isin(interest_kept * width + at[n:], cited_keys)))
+        k = int(interest_kept[extra])
+        text = kept.lists[k][extra - int(np.searchsorted(interest_kept, k))]
+        raise ValueError(
+            f"{rows.place(k, 'relevant_item_ids')} holds {text!r}, which is not among its item_ids. A judge keeps "
+            f"cited items, it adds none."
+        )
 
     # Distinct relevant objects: what the judge kept, or all cited ones where there was no judge.
     unjudged = np.ones(len(cited), dtype=np.bool_)
-    unjudged[judged] = False
-    owner, key = np.divmod(citations, width)
+    unjudged[np.array(judged, dtype=np.int64)] = False
+    owner, key = np.divmod(cited_keys, width)
     default = unjudged[owner]
-    owner_kept, key_kept = np.divmod(distinct(kept_keys), width)
+    owner_kept, key_kept = np.divmod(kept_keys, width)
     owner_relevant, bits = np.concatenate([owner_kept, owner[default]]), seen[np.concatenate([key_kept, key[default]])]
     counts = [
         np.bincount(owner_relevant[bits >> t & 1 == 1], minlength=len(cited)) for t in range(len(INTERACTION_TYPES))
     ]
 
     unknown: list[list[str]] = [[] for _ in cited]
-    for i in np.flatnonzero(seen[at[:n]] == 0).tolist():
-        text, ids = clean_id(flat[i]), unknown[interest[i]]
-        if text not in ids:
-            ids.append(text)
-    return Evidence(counts=np.stack(counts, axis=1), unknown=unknown, n_cited=len(citations))
+    absent = np.flatnonzero(seen[at[:n]] == 0)
+    for k, i in zip(interest[absent].tolist(), (absent - first[interest[absent]]).tolist(), strict=True):
+        text = clean_id(cited[k][i])
+        if text not in unknown[k]:
+            unknown[k].append(text)
+    return Evidence(counts=np.stack(counts, axis=1), unknown=unknown, n_cited=len(cited_keys))
 
 
-def _check_relevant_are_cited(
-    rows: Rows, citations: IntArray, kept_keys: IntArray, interest_kept: IntArray, kept: list[str]
-) -> None:
-    at = np.minimum(np.searchsorted(citations, kept_keys), max(len(citations) - 1, 0))
-    extra = citations[at] != kept_keys if len(citations) else np.ones(len(kept_keys), np.bool_)
-    if extra.any():
-        i = int(np.argmax(extra))
-        raise ValueError(
-            f"{rows.place(int(interest_kept[i]), 'relevant_item_ids')} holds {kept[i]!r}, which is not among its "
-            f"item_ids. A judge keeps cited items, it adds none."
-        )
+def _are_among(keys: IntArray, others: IntArray) -> bool:
+    """Tell whether all keys are among others, both sorted."""
+    if not len(others):
+        return not len(keys)
+    return bool((others[np.minimum(np.searchsorted(others, keys), len(others) - 1)] == keys).all())
 
 
 @dataclass(frozen=True)
@@ -476,17 +498,20 @@ def _verify(
 ) -> tuple[Interests, Oracle]:
     """Read records and decide which are verified; read the oracle too, which goes with their categories."""
     preset, limits = _thresholds(thresholds)
-    rows = _read(predictions, references)
-    names = rows.names()
-    category_ids = rows.categories()
-    cited: list[Any] = rows.id_lists("item_ids")
-    relevant = rows.id_lists("relevant_item_ids", nullable=True)
-    read_oracle = _oracle(oracle, rows.users, category_ids is None if rows.records else None)
-    engagements = engagement_columns(history)
-    present = _signals(signals, engagements.types)
-    evidence = _evidence(rows, cited, relevant, engagements)
+    with ThreadPoolExecutor(1) as beside:  # columns are read without Python's lock, while records are read with it
+        columns = beside.submit(engagement_columns, history)
+        rows = _read(predictions, references)
+        names = rows.names()
+        category_ids = rows.categories()
+        cited = rows.id_lists("item_ids", encode=True)
+        relevant = rows.id_lists("relevant_item_ids", nullable=True, encode=True)
+        read_oracle = _oracle(oracle, rows.users, category_ids is None if rows.records else None)
+        engagements = columns.result()
+        users = beside.submit(codes_in, engagements.users, rows.users)
+        present = _signals(signals, engagements.types)
+        evidence = _evidence(rows, cited, relevant, engagements, users)
     verdicts = verify(evidence.counts, limits, present)
-    n_unknown, n_not_judged = sum(map(len, evidence.unknown)), relevant.count(None)
+    n_unknown, n_not_judged = sum(map(len, evidence.unknown)), relevant.lists.count(None)
     interests = Interests(
         users=rows.users,
         user_of=rows.user_of,
@@ -509,7 +534,7 @@ def _verify(
             "signals_from": "history" if signals is None else "argument",
             "counts": "distinct relevant objects per interaction type; an object with two types counts in both",
             "no_judge": "where relevant_item_ids is None, all cited items are relevant",
-            "n_interests_judged": len(relevant) - n_not_judged,
+            "n_interests_judged": len(names) - n_not_judged,
             "n_interests_not_judged": n_not_judged,
             "ids": "compared as strings; one that is not in the user's history is tried without the space, brackets "
             "and quotes around it, else it is unknown: counted, never evidence",
@@ -895,8 +920,8 @@ def _plain(predictions: Any, references: Any) -> dict[str, Any]:
         for name, category, cited, kept in zip(
             rows.names(),
             [None] * len(rows.records) if categories is None else categories.tolist(),
-            rows.id_lists("item_ids"),
-            rows.id_lists("relevant_item_ids", nullable=True),
+            rows.id_lists("item_ids").lists,
+            rows.id_lists("relevant_item_ids", nullable=True).lists,
             strict=True,
         )
     ]

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 import datasets
@@ -30,7 +29,6 @@ from .common import collector_paused
 from .common import flags
 from .common import group_by_category
 from .common import harmonic_mean
-from .common import holds_brackets
 from .common import integers
 from .common import mapping_by_user
 from .common import optional_floats
@@ -110,24 +108,25 @@ class Retrievals:
         return np.where(self.n_backing == 0, 0.0, found)
 
 
-def retrievals(backing: Sequence[list[str]], selected: Sequence[list[str] | None]) -> Retrievals:
+def retrievals(backing: Sequence[list[str]], selected: Sequence[list[str] | None], brackets: bool) -> Retrievals:
     """Count, for each interest, the backing items among the first k distinct selections, in the order given.
 
-    A selection that is no backing item as it stands is tried without the brackets or quotes around it.
+    A selection that is no backing item as it stands is tried without the brackets or quotes around it, if there are
+    brackets at all.
     """
-    dirty = holds_brackets(chain.from_iterable(filter(None, selected)))
     n_backing, n_correct, n_over_selected = [], [], []
     for items, picked in zip(backing, selected, strict=True):
         own = set(items)
         k = len(own)
         correct, over = -1, 0
         if picked is not None:
-            if dirty:
+            if brackets:
                 picked = [item if item in own else clean_id(item) for item in picked]
-            chosen = set(picked)
-            over = max(len(chosen) - k, 0)
-            # Without over-selection all distinct ones count, else the order decides.
-            correct = len(own & chosen if not over else own.intersection(list(dict.fromkeys(picked))[:k]))
+            if len(picked) > k:  # perhaps over-selection: then the order decides
+                distinct = list(dict.fromkeys(picked))
+                over = max(len(distinct) - k, 0)
+                picked = distinct[:k]
+            correct = len(own.intersection(picked))
         n_backing.append(k)
         n_correct.append(correct)
         n_over_selected.append(over)
@@ -202,6 +201,7 @@ def score(
     _check_scope(is_scope)
     rows = _read(predictions, references)
     names, category_ids, verified = rows.names(), rows.categories(), rows.flags("verified")
+    selected = rows.id_lists("selected_item_ids", nullable=True)
     interests = Interests(
         users=rows.users,
         user_of=rows.user_of,
@@ -210,10 +210,7 @@ def score(
         user_column=pick(rows.users, rows.user_of),
         names=names,
         category_column=[None] * len(names) if category_ids is None else category_ids.tolist(),
-        retrievals=retrievals(
-            [items or [] for items in rows.id_lists("backing_item_ids")],
-            rows.id_lists("selected_item_ids", nullable=True),
-        ),
+        retrievals=retrievals(rows.id_lists("backing_item_ids").lists, selected.lists, selected.brackets),
     )
     return _result(interests, ig_f1, is_scope, resampling)
 
@@ -426,8 +423,8 @@ def _plain(predictions: Any, references: Any) -> dict[str, Any]:
         "interest": rows.names(),
         "category_id": [None] * len(rows.records) if categories is None else categories.tolist(),
         "verified": rows.flags("verified").tolist(),
-        "backing_item_ids": rows.id_lists("backing_item_ids"),
-        "selected_item_ids": rows.id_lists("selected_item_ids", nullable=True),
+        "backing_item_ids": rows.id_lists("backing_item_ids").lists,
+        "selected_item_ids": rows.id_lists("selected_item_ids", nullable=True).lists,
     }
     records = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     return {"predictions": rows.by_row(records), "references": rows.users}
