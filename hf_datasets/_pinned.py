@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ._atomic import replacing
+from ._offline import is_offline
 from .errors import DataError
 
 __all__ = ["PinnedFile"]
@@ -75,7 +76,7 @@ class PinnedFile:
         return content
 
     def _download(self, url: str, cached: Path) -> bytes:
-        if os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}:
+        if is_offline():
             raise DataError(f"The {self.what} is not here and HF_HUB_OFFLINE is set. {self._how_to_get(url, cached)}")
         try:
             with urllib.request.urlopen(url, timeout=_DOWNLOAD_SECONDS) as response:

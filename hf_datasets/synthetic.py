@@ -6,7 +6,6 @@ them, or from the Hub, at the revision asked for. Rows are taken as they are: no
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +16,7 @@ import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ._offline import is_offline
 from .builder import EngagementBuilder, EngagementConfig, sha256_of_file, valid_engagements
 from .errors import DataError
 from .registry import DatasetRecord
@@ -109,7 +109,7 @@ def _download(revision: str) -> Path:
             REPOSITORY, repo_type="dataset", revision=revision, allow_patterns=["*.parquet"], token=None
         )
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
-        offline = " (HF_HUB_OFFLINE is set)" if os.environ.get("HF_HUB_OFFLINE") else ""
+        offline = " (HF_HUB_OFFLINE is set)" if is_offline() else ""
         raise DataError(
             f"{REPOSITORY} at revision {revision!r} could not be downloaded from the Hub{offline}: "
             f"{str(error).splitlines()[0]} Download it where there is a network "

@@ -52,6 +52,9 @@ def _setting(field: str, panel: str, flag: str, note: str = "") -> Any:
     return _option(f"{described.description}{note}{default}", panel, flag)
 
 
+NO_SETTINGS = {"output", "config", "store", "retry_failed", "users", "candidate", "dataset_option"}
+"""Options of `run` and `extract` that are no field of the configuration, or are read before they become one."""
+RENAMED = {"resamples": "n_resamples"}
 SPECIFICATION = ": \\[ENGINE:]NAME\\[@REVISION]\\[?OPTION=VALUE&...]"
 USERS_HELP = "a number (a seeded sample of so many users), ids separated by commas, or @FILE with one id a line"
 
@@ -153,26 +156,7 @@ def run(
 
         gistbench run -o runs/api --candidate "openai:gpt-5?concurrency=16" --judge "openai:judge?base_url=http://localhost:8000/v1"
     """
-    settings = dict(
-        dataset=dataset,
-        source=source,
-        dataset_options=read_options(dataset_option, flag="--dataset-option") or None,
-        **_users(users),
-        min_engagements=min_engagements,
-        taxonomy=taxonomy,
-        taxonomy_source=taxonomy_source,
-        candidates=candidate or None,
-        judge=judge,
-        chunk_size=chunk_size,
-        history_length=history_length,
-        pool_size=pool_size,
-        max_reasks=max_reasks,
-        seed=seed,
-        thresholds=thresholds,
-        oracle=oracle,
-        is_scope=is_scope,
-        n_resamples=resamples,
-    )
+    settings = _settings(locals())
     from .progress import BarProgress
     from .suite import Suite
 
@@ -208,21 +192,7 @@ def extract(
 
         gistbench extract -o runs/demo --candidate lexical/hashtag --candidate lexical/phrase
     """
-    settings = dict(
-        dataset=dataset,
-        source=source,
-        dataset_options=read_options(dataset_option, flag="--dataset-option") or None,
-        **_users(users),
-        min_engagements=min_engagements,
-        taxonomy=taxonomy,
-        taxonomy_source=taxonomy_source,
-        candidates=candidate or None,
-        chunk_size=chunk_size,
-        history_length=history_length,
-        pool_size=pool_size,
-        max_reasks=max_reasks,
-        seed=seed,
-    )
+    settings = _settings(locals())
     from .progress import BarProgress
     from .suite import Suite
 
@@ -370,6 +340,21 @@ def _show_warning(
         err.print(f"[bold yellow]Note:[/bold yellow] {escape(str(message))}", highlight=False, soft_wrap=True)
     else:
         logging.getLogger("py.warnings").info("%s:%s: %s: %s", filename, lineno, category.__name__, message)
+
+
+def _settings(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of the configuration that a command's options set; None is not given.
+
+    Args:
+        options: the command's options by the names of its parameters.
+    """
+    settings = {RENAMED.get(name, name): value for name, value in options.items() if name not in NO_SETTINGS}
+    return {
+        **settings,
+        **_users(options["users"]),
+        "candidates": options["candidate"] or None,
+        "dataset_options": read_options(options["dataset_option"], flag="--dataset-option") or None,
+    }
 
 
 def _users(text: str | None) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """Which weights a name means: a folder's digest, or a Hub commit."""
 
 import hashlib
-import os
 from pathlib import Path
 
+from ...hf_datasets._offline import is_offline
 from ...hf_datasets.errors import EngineError
 from ..profiles import find_profile
 from ..requests import ModelRef
@@ -39,7 +39,7 @@ def resolve_model(name: str, revision: str | None, profile: str | None) -> tuple
 
     reason = "HF_HUB_OFFLINE is set"
     try:
-        if not _offline():
+        if not is_offline():
             try:
                 commit = HfApi().model_info(name, revision=revision, timeout=10).sha
                 return ModelRef(name, str(commit), str(find_profile(name, profile))), name
@@ -74,7 +74,3 @@ def digest_folder(folder: Path) -> str:
                 file.seek(max(size - _HEAD_BYTES, _HEAD_BYTES))
                 digest.update(file.read())
     return digest.hexdigest()
-
-
-def _offline() -> bool:
-    return os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "TRUE", "YES", "ON")

@@ -150,4 +150,4 @@ def _response():
 
 def test_offline_is_read_when_it_is_needed(monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
-    assert not models._offline()
+    assert not models.is_offline()
