@@ -35,7 +35,6 @@ class Verified:
     """Interests that the candidate named for the users it answered for."""
     interests: pd.DataFrame
     """One row for each interest that counts, with what the judge said."""
-    evidence: pa.Table
     left_out: dict[str, int]
     """Interests that do not count, by what failed."""
     retrievals: dict[str, int]
@@ -184,13 +183,12 @@ def verify_run(run: RunFolder, *, signals: list[str], thresholds: Thresholds) ->
     unjudged = set(all_lost.index[all_lost])
     scored = [user for user in scored if user not in unjudged]
     frame = frame[~lost & ~frame["user_id"].isin(unjudged)].reset_index(drop=True)
-    evidence = run.read("evidence")
     predictions = _by_user(frame, scored, ["interest", "category_id", "item_ids", "relevant_item_ids"])
     ig = _compute(
         "ig",
         predictions,
         scored,
-        history=evidence,
+        history=run.read("evidence"),
         thresholds=thresholds,
         signals=signals,
         n_resamples=0,
@@ -201,15 +199,13 @@ def verify_run(run: RunFolder, *, signals: list[str], thresholds: Thresholds) ->
         "n_shortlist_failed": int((frame["retrieval"] == "shortlist_failed").sum()),
         "n_few_distractors": int(((frame["retrieval"] == "ok") & frame["few_distractors"]).sum()),
     }
-    return Verified(users["user_id"].tolist(), scored, len(unjudged), n_named, frame, evidence, left_out, retrieved, ig)
+    return Verified(users["user_id"].tolist(), scored, len(unjudged), n_named, frame, left_out, retrieved, ig)
 
 
 def score_run(
     verified: Verified,
     *,
     oracle: Mapping[str, list[Category]],
-    signals: list[str],
-    thresholds: Thresholds,
     is_scope: str,
     n_resamples: int,
     seed: int,
@@ -217,26 +213,16 @@ def score_run(
     """Score a run against an oracle.
 
     Args:
-        verified: the run, verified under the same thresholds.
+        verified: the run, verified.
         oracle: each user's categories.
-        signals: the interaction types of the data set.
-        thresholds: for the `ig` module.
         is_scope: for the `is` module.
         n_resamples: of the bootstrap.
         seed: of the bootstrap.
     """
     frame = verified.interests
     resampling: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed}
-    ig = _compute(
-        "ig",
-        _by_user(frame, verified.users, ["interest", "category_id", "item_ids", "relevant_item_ids"]),
-        verified.users,
-        history=verified.evidence,
-        oracle=oracle,
-        thresholds=thresholds,
-        signals=signals,
-        **resampling,
-    )
+    # The verdicts stand: only the oracle and the intervals are new.
+    ig = load_metric("ig").rescore({"run": verified.ig}, oracle=oracle, **resampling)["run"]
     picked = frame.assign(verified=ig["per_interest"]["verified"])
     specificity = _compute(
         "is",

@@ -356,11 +356,7 @@ class Suite:
         }
         for run, manifest in zip(runs, manifests, strict=True):
             scored = score_run(
-                verified[run.path.name],
-                oracle=oracle.categories,
-                is_scope=self.config.is_scope,
-                **settings,
-                **resampling,
+                verified[run.path.name], oracle=oracle.categories, is_scope=self.config.is_scope, **resampling
             )
             manifest["phases"]["score"] = {**scored.summary, "oracle": about_oracle}
             run.write(scored.tables, manifest, phase="score")

@@ -66,7 +66,7 @@ def scored(run, oracle, **options):
     settings = {"signals": SIGNALS, "thresholds": "base"}
     verified = verify_run(run, **settings)
     options = {"is_scope": "category", "n_resamples": 20, "seed": 0, **options}
-    return score_run(verified, oracle=oracle, **settings, **options)
+    return score_run(verified, oracle=oracle, **options)
 
 
 def per_user(result):
