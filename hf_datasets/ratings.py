@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from datasets.builder import Key
 
+from ._mixing import mix64
 from ._sorting import UserSort
 from .builder import EngagementBuilder, EngagementConfig
 from .errors import ConfigError, DataError
@@ -62,7 +63,7 @@ def split_ratings(
         raise ConfigError(f"test_share is {test_share}; it must be at least 0 and below 1.")
     users, user_hashes = _encoded(ratings["user"], f"{seed}:user:")
     items, item_hashes = _encoded(ratings["item"], f"{seed}:item:")
-    hashes = _mixed(user_hashes[users] ^ _mixed(item_hashes[items]))
+    hashes = mix64(user_hashes[users] ^ mix64(item_hashes[items]))
     order: npt.NDArray[np.int64] = np.lexsort((hashes, users))
     same = (hashes[order[1:]] == hashes[order[:-1]]) & (users[order[1:]] == users[order[:-1]])  # the same pair
     if same.any():
@@ -150,10 +151,3 @@ def _encoded(column: pa.ChunkedArray, salt: str | None = None) -> tuple[npt.NDAr
         hashlib.blake2b(prefix + text.encode(), digest_size=8).digest() for text in encoded.dictionary.to_pylist()
     )
     return codes, np.frombuffer(digests, dtype="<u8").astype(np.uint64)
-
-
-def _mixed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Scramble 64-bit numbers one to one (the finaliser of SplitMix64)."""
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from ..hf_datasets._mixing import mix64
+
 __all__ = ["hash_strings", "order", "salt"]
 
 
@@ -31,11 +33,8 @@ def salt(seed: int, *parts: str) -> np.uint64:
 def order(hashes: NDArray[np.uint64], draw_salt: np.uint64) -> NDArray[np.intp]:
     """Return the positions of the hashed strings in drawn order; its first n are a sample of n.
 
-    The mixing is the finaliser of SplitMix64 (Steele, Lea and Flood 2014), a bijection: equal places mean equal hashes.
+    The mixing is a bijection, so equal places mean equal hashes.
     """
     with np.errstate(over="ignore"):
-        mixed = (hashes ^ draw_salt) + np.uint64(0x9E3779B97F4A7C15)
-        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        mixed = mixed ^ (mixed >> np.uint64(31))
+        mixed = mix64((hashes ^ draw_salt) + np.uint64(0x9E3779B97F4A7C15))
     return np.argsort(mixed, kind="stable")
