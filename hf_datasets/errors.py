@@ -7,7 +7,8 @@
     ├── ConfigError           an option, a name or a file of settings that cannot be used
     ├── EngineError           an engine that cannot be started, or cannot answer at all
     ├── StoreError            a response store or run folder that does not fit what is asked of it
-    └── HubError              a Hub that refuses, cannot be reached, or holds something else than was expected
+    ├── HubError              a Hub that refuses, cannot be reached, or holds something else than was expected
+    └── RunStopped            a run that was told to stop, or reached a limit; it can be gone on with
 
     GistbenchWarning          a result that stands but means less than it seems
 
@@ -15,7 +16,16 @@ A single request that fails is not an error but an outcome (see ``gistbench.runn
 The tree stands here because every other folder may import this one, and this one imports none.
 """
 
-__all__ = ["ConfigError", "DataError", "EngineError", "GistbenchError", "GistbenchWarning", "HubError", "StoreError"]
+__all__ = [
+    "ConfigError",
+    "DataError",
+    "EngineError",
+    "GistbenchError",
+    "GistbenchWarning",
+    "HubError",
+    "RunStopped",
+    "StoreError",
+]
 
 
 class GistbenchError(Exception):
@@ -40,6 +50,15 @@ class StoreError(GistbenchError, RuntimeError):
 
 class HubError(GistbenchError, RuntimeError):
     """A Hub that refuses, cannot be reached, or holds something else than was expected."""
+
+
+class RunStopped(GistbenchError, RuntimeError):
+    """A run that was told to stop, or reached a limit. What was answered is kept, and it can be gone on with."""
+
+    def __init__(self, reason: str, exit_status: int = 1) -> None:
+        """Say why it stopped, and the exit status that tells the reasons apart."""
+        super().__init__(reason)
+        self.exit_status = exit_status
 
 
 class GistbenchWarning(UserWarning):

@@ -229,11 +229,13 @@ def filter_users(
     min_engagements: int | None = None,
     n_users: int | None = None,
     seed: int = 0,
+    stratified: bool = False,
 ) -> pa.Table:
     """Keep the rows of some users, in file order.
 
     The ``n_users`` users are those with the smallest blake2b digests of seed and user id: the same in every process,
-    whatever the order of the rows, and a smaller sample is part of a larger one.
+    whatever the order of the rows, and a smaller sample is part of a larger one. A stratified sample takes from each
+    tenth of the users, ordered by the length of their histories, as many as its share.
 
     Args:
         table: (rows, 5) in :data:`ENGAGEMENT_SCHEMA`.
@@ -241,6 +243,7 @@ def filter_users(
         min_engagements: fewest rows that a user needs to have.
         n_users: size of the sample, drawn from the users that the other options leave.
         seed: changes which users the sample holds.
+        stratified: draw from each tenth of the users by length of history.
 
     Raises:
         ConfigError: a named user does not occur or has too few engagements, fewer users than ``n_users`` qualify, or no
@@ -277,10 +280,28 @@ def filter_users(
     if not kept:
         raise ConfigError(f"None of {len(sizes)} users qualifies{limits}; no engagement would be left.")
     if n_users is not None:
-        kept = sorted(kept, key=lambda user: (_user_digest(seed, user), user))[:n_users]
+        drawn = sorted(kept, key=lambda user: (_user_digest(seed, user), user))
+        kept = _stratified(drawn, sizes, n_users) if stratified else drawn[:n_users]
     if len(kept) == len(sizes):
         return table
     return table.filter(pc.is_in(table["user_id"], value_set=pa.array(kept, pa.string())))
+
+
+def _stratified(drawn: list[str], sizes: dict[str, int], n_users: int, n_strata: int = 10) -> list[str]:
+    """Return the first of the drawn users in each stratum of history length, as many as its share of the users."""
+    by_length = sorted(drawn, key=lambda user: (sizes[user], user))
+    stratum = {user: rank * n_strata // len(drawn) for rank, user in enumerate(by_length)}
+    # Largest remainders: quotas sum to n_users, and none exceeds its stratum.
+    counts = np.bincount(list(stratum.values()), minlength=n_strata)
+    exact = counts * n_users / len(drawn)
+    quotas = np.floor(exact).astype(int)
+    quotas[np.argsort(quotas - exact, kind="stable")[: n_users - quotas.sum()]] += 1
+    taken: list[str] = []
+    for user in drawn:
+        if quotas[stratum[user]]:
+            quotas[stratum[user]] -= 1
+            taken.append(user)
+    return taken
 
 
 def _user_digest(seed: int, user_id: str) -> bytes:

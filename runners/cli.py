@@ -3,6 +3,8 @@
 import logging
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TextIO
 
@@ -11,9 +13,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ..hf_datasets.errors import ConfigError, GistbenchError, GistbenchWarning
+from ..hf_datasets.errors import ConfigError, GistbenchError, GistbenchWarning, RunStopped
 from .cli_datasets import datasets_app, read_options
 from .cli_hub import hub_app
+from .cli_qrels import qrels_app
 from .config import RunConfig, load_config
 
 if TYPE_CHECKING:
@@ -30,6 +33,7 @@ app = typer.Typer(
 )
 app.add_typer(datasets_app, name="datasets")
 app.add_typer(hub_app, name="hub")
+app.add_typer(qrels_app, name="qrels")
 
 out = Console()
 err = Console(stderr=True)
@@ -38,6 +42,7 @@ DATA = "What is read"
 MODELS = "Who answers"
 ASKING = "What is asked"
 SCORING = "How it is scored"
+LIMITS = "How far it goes"
 OUTPUT = "What is written"
 
 
@@ -52,7 +57,15 @@ def _setting(field: str, panel: str, flag: str, note: str = "") -> Any:
     return _option(f"{described.description}{note}{default}", panel, flag)
 
 
-NO_SETTINGS = {"output", "config", "store", "retry_failed", "users", "candidate", "dataset_option"}
+NO_SETTINGS = {"output", "config", "store", "retry_failed", "users", "candidate", "dataset_option"} | {
+    "budget",
+    "limit",
+    "stage",
+    "dry_run",
+    "watch",
+    "repeats",
+    "profiles",
+}
 """Options of `run` and `extract` that are no field of the configuration, or are read before they become one."""
 RENAMED = {"resamples": "n_resamples"}
 SPECIFICATION = ": \\[ENGINE:]NAME\\[@REVISION]\\[?OPTION=VALUE&...]"
@@ -85,6 +98,25 @@ AS_RUN = " (default: as in the suite)"
 Rescored = Annotated[str | None, _option(f"base, lenient or strict{AS_RUN}", SCORING, "--thresholds")]
 RescoredScope = Annotated[str | None, _option(f"category or verified{AS_RUN}", SCORING, "--is-scope")]
 RescoredSamples = Annotated[int | None, _option(f"of the bootstrap{AS_RUN}", SCORING, "--resamples")]
+Sample = Annotated[str | None, _setting("sample", DATA, "--sample", ": random or stratified")]
+MaxUnusable = Annotated[float | None, _setting("max_unusable_share", SCORING, "--max-unusable-share")]
+Profiles = Annotated[Path | None, _option("a TOML file of model profiles of your own", MODELS, "--profiles")]
+Budget = Annotated[
+    list[str] | None,
+    _option("stop in good order after '5M tokens', '2 gpu-hours' or '10 usd'; may be repeated", LIMITS, "--budget"),
+]
+Limit = Annotated[int | None, _option("stop in good order after so many calls, as a trial", LIMITS, "--limit", "-n")]
+StageName = Annotated[
+    str | None, _option("end with this stage: extract, ground, shortlist, retrieve or map", LIMITS, "--stage")
+]
+DryRun = Annotated[
+    bool, _option("check everything, say what would be asked, and ask and write nothing", LIMITS, "--dry-run")
+]
+Watch = Annotated[bool, _option("show how far the run in the output folder is, and do nothing else", LIMITS, "--watch")]
+Repeats = Annotated[
+    int | None,
+    _option("run so often, with seeds of their own, and show how far answers and scores move", LIMITS, "--repeats"),
+]
 Output = Annotated[
     Path, _option("the suite folder; the same folder again goes on where it stopped", OUTPUT, "--output", "-o")
 ]
@@ -94,6 +126,9 @@ Store = Annotated[
 ]
 RetryFailed = Annotated[bool, _option("ask again what was answered unreadably before", OUTPUT, "--retry-failed")]
 SuiteFolder = Annotated[Path, typer.Argument(help="a suite folder", show_default=False)]
+
+
+STOPPED = "Everything answered so far is kept: the same command goes on from here."
 
 
 def _print_version(wanted: bool) -> None:
@@ -137,12 +172,22 @@ def run(
     oracle: OracleFile = None,
     is_scope: IsScope = None,
     resamples: Resamples = None,
+    max_unusable_share: MaxUnusable = None,
+    sample: Sample = None,
+    profiles: Profiles = None,
     store: Store = None,
     retry_failed: RetryFailed = False,
+    budget: Budget = None,
+    limit: Limit = None,
+    stage: StageName = None,
+    repeats: Repeats = None,
+    dry_run: DryRun = False,
+    watch: Watch = False,
 ) -> None:
     """Run the benchmark: extract, judge and score, for one or several candidates.
 
-    A run that was stopped goes on where it was: give the same command again.
+    A run that was stopped goes on where it was: give the same command again. Ctrl-C and SIGTERM wait for what is in
+    flight; a second one does not.
 
     Examples:
 
@@ -157,13 +202,33 @@ def run(
         gistbench run -o runs/api --candidate "openai:gpt-5?concurrency=16" --judge "openai:judge?base_url=http://localhost:8000/v1"
     """
     settings = _settings(locals())
-    from .progress import BarProgress
+    if watch:
+        from .progress import watch as watch_folder
+
+        watch_folder(output, out)
+        return
+    _use_profiles(profiles)
+    configured = load_config(config, settings)
+    if dry_run:
+        _show_plan(configured)
+        return
+    options: dict[str, Any] = {"store": store, "retry_failed": retry_failed, "until": stage}
+    if repeats is not None:
+        from .repeats import repeats_table, run_repeats
+
+        with _session(None, budget, limit) as session:
+            rows = run_repeats(output, configured, repeats, **options, **session)
+        out.print(repeats_table(rows))
+        out.print(f"Written to [bold]{escape(str(output))}[/bold]: repeats.json, and a suite folder for each repeat.")
+        return
     from .suite import Suite
 
-    with BarProgress(err) as progress:
-        suite = Suite(output, load_config(config, settings), store=store, retry_failed=retry_failed, progress=progress)
-        comparison = suite.run()
-    _finish(comparison, output)
+    with _session(output, budget, limit) as session:
+        comparison = Suite(output, configured, **options, **session).run()
+    if comparison is None:
+        out.print(f"Ended with the stage {stage}. The same command without --stage goes on from here.")
+    else:
+        _finish(comparison, output)
 
 
 @app.command()
@@ -183,8 +248,12 @@ def extract(
     pool_size: PoolSize = None,
     max_reasks: MaxReasks = None,
     seed: Seed = None,
+    sample: Sample = None,
+    profiles: Profiles = None,
     store: Store = None,
     retry_failed: RetryFailed = False,
+    budget: Budget = None,
+    limit: Limit = None,
 ) -> None:
     """Ask the candidates for every user's interests, and stop there.
 
@@ -193,11 +262,11 @@ def extract(
         gistbench extract -o runs/demo --candidate lexical/hashtag --candidate lexical/phrase
     """
     settings = _settings(locals())
-    from .progress import BarProgress
+    _use_profiles(profiles)
     from .suite import Suite
 
-    with BarProgress(err) as progress:
-        suite = Suite(output, load_config(config, settings), store=store, retry_failed=retry_failed, progress=progress)
+    with _session(output, budget, limit) as session:
+        suite = Suite(output, load_config(config, settings), store=store, retry_failed=retry_failed, **session)
         runs = suite.extract()
     table = Table("Candidate", "Users", "Interests", "Run folder", title="Extracted")
     for one in runs:
@@ -214,8 +283,12 @@ def judge(
     suite: SuiteFolder,
     judge: Judge = None,
     max_reasks: MaxReasks = None,
+    profiles: Profiles = None,
     store: Store = None,
     retry_failed: RetryFailed = False,
+    budget: Budget = None,
+    limit: Limit = None,
+    stage: StageName = None,
 ) -> None:
     """Have the judge check what the candidates of a suite said, and stop there.
 
@@ -225,12 +298,12 @@ def judge(
 
         gistbench judge runs/demo --judge meta-llama/Llama-3.3-70B-Instruct?tensor_parallel_size=4
     """
-    from .progress import BarProgress
+    _use_profiles(profiles)
     from .suite import Suite
 
-    with BarProgress(err) as progress:
-        changes = {"judge": judge, "max_reasks": max_reasks}
-        opened = Suite.open(suite, changes=changes, store=store, retry_failed=retry_failed, progress=progress)
+    changes = {"judge": judge, "max_reasks": max_reasks}
+    with _session(suite, budget, limit) as session:
+        opened = Suite.open(suite, changes=changes, store=store, retry_failed=retry_failed, until=stage, **session)
         opened.judge()
         judged_by = opened.config.judge
     out.print(f"Judged by {escape(str(judged_by))}. Next: [bold]gistbench score {escape(str(suite))}[/bold]")
@@ -243,6 +316,7 @@ def score(
     oracle: OracleFile = None,
     is_scope: RescoredScope = None,
     resamples: RescoredSamples = None,
+    max_unusable_share: MaxUnusable = None,
 ) -> None:
     """Score a judged suite from its tables; no model is asked, no data set read.
 
@@ -255,7 +329,7 @@ def score(
     from .suite import Suite
 
     changes = {"thresholds": thresholds, "oracle": oracle, "is_scope": is_scope, "n_resamples": resamples}
-    comparison = Suite.open(suite, changes=changes).score()
+    comparison = Suite.open(suite, changes=changes | {"max_unusable_share": max_unusable_share}).score()
     _finish(comparison, suite)
 
 
@@ -273,7 +347,7 @@ def report(
         gistbench report runs/demo runs/ml --format csv > comparison.csv
     """
     from .comparison import Comparison
-    from .suite import run_folders
+    from .suitefolder import run_folders
 
     forms = ("table", "csv", "markdown", "json")
     if format not in forms:
@@ -290,14 +364,52 @@ def main() -> None:
     warnings.showwarning = _show_warning
     try:
         app()
+    except RunStopped as stopped:
+        err.print(f"{escape(str(stopped))} {STOPPED}", soft_wrap=True)
+        sys.exit(stopped.exit_status)
     except GistbenchError as error:
         _fail(str(error))
     except OSError as error:  # a full disk, a folder that may not be written to: the message names it
         _fail(f"{error}. What was answered so far is kept.")
     except SystemExit as done:
         if done.code == 130:  # what Typer makes of a KeyboardInterrupt
-            err.print("Stopped. Everything answered so far is kept: the same command goes on from here.")
+            err.print(f"Stopped. {STOPPED}")
         raise
+
+
+def _use_profiles(path: Path | None) -> None:
+    """Put the user's own model profiles before the built-in ones."""
+    if path is not None:
+        from .profiles import use_profiles
+
+        use_profiles(path)
+
+
+def _show_plan(config: RunConfig) -> None:
+    """Say what a run would ask, once everything that can be checked beforehand has been."""
+    from .plan import plan_run
+    from .suite import Suite
+
+    Suite(Path("."), config).check()
+    out.print(plan_run(config).table())
+    out.print("Nothing was asked and nothing written. More about the cost: [bold]gistbench plan --help[/bold]")
+
+
+@contextmanager
+def _session(folder: Path | None, budget: list[str] | None, limit: int | None) -> Iterator[dict[str, Any]]:
+    """Give what a session of asking needs: progress, and what may stop it."""
+    from .budget import Budget as Allowance
+    from .halt import CallLimit, Halt, Limit
+    from .progress import RunProgress
+
+    limits: list[Limit] = []
+    if budget:
+        limits.append(Allowance.parse(budget))
+    if limit is not None:
+        limits.append(CallLimit(limit))
+    halt = Halt(*limits)
+    with RunProgress(err, folder) as progress, halt.on_signals():
+        yield {"progress": progress, "halt": halt}
 
 
 def _fail(message: str) -> NoReturn:
@@ -308,6 +420,8 @@ def _fail(message: str) -> NoReturn:
 def _show(comparison: "Comparison") -> None:
     """Print the table whole: wider than the terminal rather than cut."""
     Console(width=max(out.width, comparison.min_width)).print(comparison.table())
+    for note in comparison.notes:
+        out.print(f"Note: {escape(note)}", soft_wrap=True, highlight=False)
 
 
 def _finish(comparison: "Comparison", folder: Path) -> None:

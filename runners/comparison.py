@@ -18,7 +18,7 @@ from .score import METRICS
 
 __all__ = ["Comparison"]
 
-SCORED_BY_THIS_VERSION = {"n_users_is", "n_interests", "n_shortlist_failed", "policy"}
+SCORED_BY_THIS_VERSION = {"max_unusable_share", "n_users_is", "n_interests", "n_shortlist_failed", "policy"}
 """What this version's summaries hold and earlier ones may not."""
 PRESETS = ("base", "lenient", "strict")
 CONDITIONS = ("dataset", "judge", "judge_revision", "taxonomy", "thresholds", "is_scope", "oracle")
@@ -55,6 +55,7 @@ class Comparison:
             if score is None:
                 raise StoreError(f"{run.path} has no scores yet. Run `gistbench score {run.path.parent}` first.")
             candidate, judge = manifest["candidate"], manifest["phases"]["judge"]["model"]
+            stages = manifest["phases"]["extract"]["stages"] | manifest["phases"]["judge"]["stages"]
             taxonomy = manifest["data"]["taxonomy"]
             rows.append(
                 {
@@ -84,6 +85,9 @@ class Comparison:
                     "n_requested": score["n_requested"],
                     "coverage": score["coverage"],
                     **{f"n_{what}_failed": n for what, n in score["left_out"].items()},
+                    **_answer_shares(stages),
+                    "n_engines": max(len(stage["engines"]) for stage in stages.values()),
+                    "not_ranked": _why_not_ranked(stages, score["max_unusable_share"]),
                 }
             )
         return cls(tuple(rows))
@@ -118,28 +122,45 @@ class Comparison:
         table.add_column("Candidate", overflow="fold", min_width=15)
         for name in varying:
             table.add_column(name.replace("_", " ").capitalize(), no_wrap=True)
-        for heading in (*HEADINGS.values(), "Interests per user", "Coverage"):
+        for heading in (*HEADINGS.values(), "Interests per user", "Coverage", "Unusable answers"):
             table.add_column(heading.replace(" ", "\n", 1), justify="right", no_wrap=True)
         for row in self.rows:
             cells = [escape(row["candidate"]), *(escape(str(row[name])[:16]) for name in varying)]
             # Only scores under the same conditions compare.
-            rivals = [other for other in self.rows if self._condition(other) == self._condition(row)]
+            rivals = [
+                other
+                for other in self.rows
+                if self._condition(other) == self._condition(row) and not other["not_ranked"]
+            ]
             for metric in HEADINGS:
                 values = [rival[metric] for rival in rivals if rival[metric] is not None]
-                leads = len(rivals) > 1 and row[metric] is not None and row[metric] == max(values)
+                leads = row in rivals and len(rivals) > 1 and row[metric] is not None and row[metric] == max(values)
                 shown, interval = _cell(row, metric)
                 cells.append(f"{f'[bold]{shown}[/bold]' if leads else shown}\n[dim]{interval}[/dim]")
             cells += [
                 _per_user(row),
                 f"{100 * row['coverage']:.0f} %\n[dim]{row['n_users']}/{row['n_requested']}[/dim]",
+                "{}\n[dim]{}[/dim]".format(*_worst(row)),
             ]
             table.add_row(*cells)
         return table
 
     @property
+    def notes(self) -> list[str]:
+        """What a reader must know besides: which candidates are not ranked, and whose answers are mixed."""
+        unranked = [f"{row['candidate']} is not ranked: {row['not_ranked']}" for row in self.rows if row["not_ranked"]]
+        mixed = [
+            f"{row['candidate']}: answers of {row['n_engines']} engines, versions or machines are mixed in one stage "
+            "(its manifest names them); they may differ in their last digits."
+            for row in self.rows
+            if row["n_engines"] > 1
+        ]
+        return unranked + mixed
+
+    @property
     def min_width(self) -> int:
-        """Characters that a line of the table needs: 63 for the numbers, 17 for each name."""
-        return 63 + 17 * (1 + len(self.varying))
+        """Characters that a line of the table needs: 73 for the numbers, 17 for each name."""
+        return 73 + 17 * (1 + len(self.varying))
 
     def csv(self) -> str:
         """Return the comparison as CSV; intervals as two columns."""
@@ -159,14 +180,16 @@ class Comparison:
             *HEADINGS.values(),
             "Interests per user",
             "Coverage",
+            "Unusable answers",
         ]
         lines = [_markdown_row(headings), _markdown_row(["---"] * len(headings))]
         for row in self.rows:
             scores = (" ".join(_cell(row, m)).replace("\n", " ").strip() for m in HEADINGS)
             coverage = f"{100 * row['coverage']:.0f} % of {row['n_requested']}"
-            cells = [row["candidate"], *(str(row[name]) for name in self.varying), *scores, _per_user(row), coverage]
-            lines.append(_markdown_row(cells))
-        return "\n".join([*lines, "", f"Medians over users in %, with 95 % intervals. {self.caption}.", ""])
+            names = [row["candidate"], *(str(row[name]) for name in self.varying)]
+            lines.append(_markdown_row([*names, *scores, _per_user(row), coverage, " ".join(_worst(row)).strip()]))
+        notes = [f"Medians over users in %, with 95 % intervals. {self.caption}.", *self.notes]
+        return "\n".join([*lines, "", *notes, ""])
 
     def json(self) -> str:
         """Return the comparison as a JSON list; intervals as pairs."""
@@ -187,6 +210,32 @@ def _cell(row: dict[str, Any], metric: str) -> tuple[str, str]:
     notes = [f"{100 * interval[0]:.0f}-{100 * interval[1]:.0f}"] if interval else []
     notes += [f"n={n_users}"] if n_users < row["n_users"] else []
     return f"{100 * value:.1f}", "\n".join(notes)
+
+
+def _answer_shares(stages: dict[str, Any]) -> dict[str, float]:
+    """Return, for each stage, the share of unusable last answers, and of requests by what became of them."""
+    shares = {}
+    for name, stage in stages.items():
+        shares[f"unusable_share_{name}"] = stage["unusable_share"]
+        for status in ("truncated", "invalid", "refused", "error"):
+            shares[f"{status}_share_{name}"] = stage["outcomes"][status] / max(stage["n_requests"], 1)
+    return shares
+
+
+def _why_not_ranked(stages: dict[str, Any], max_share: float) -> str:
+    """Return why scores may not be compared; empty where they may."""
+    over = {name: stage["unusable_share"] for name, stage in stages.items() if stage["unusable_share"] > max_share}
+    if not over:
+        return ""
+    shares = ", ".join(f"{100 * share:.0f} % of the answers of {name}" for name, share in over.items())
+    return f"{shares} cannot be used or were cut (more than {100 * max_share:g} %)."
+
+
+def _worst(row: dict[str, Any]) -> tuple[str, str]:
+    """Return the largest share of unusable answers, and the stage that has it."""
+    shares = {name: value for name, value in row.items() if name.startswith("unusable_share_")}
+    worst = max(shares, key=lambda name: shares[name])
+    return f"{100 * shares[worst]:.0f} %", worst.removeprefix("unusable_share_") if shares[worst] else ""
 
 
 def _thresholds(policy: dict[str, Any]) -> str:

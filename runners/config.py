@@ -30,6 +30,9 @@ class RunConfig(BaseModel):
     dataset_options: dict[str, Any] = Field(default_factory=dict, description="parameters of the data set's builder")
     users: tuple[str, ...] | None = Field(default=None, description="these users only")
     n_users: int | None = Field(default=None, ge=1, description="a seeded sample of so many users")
+    sample: Literal["random", "stratified"] = Field(
+        default="random", description="how they are drawn: stratified keeps the shares of short and long histories"
+    )
     min_engagements: int | None = Field(default=None, ge=1, description="only users with at least so many engagements")
     taxonomy: str | None = Field(
         default=None, description="open, official, none or a CSV file; the data set's by default"
@@ -49,11 +52,18 @@ class RunConfig(BaseModel):
     names_per_mapping: int = Field(default=3, ge=1, description="interests in one mapping prompt")
     max_reasks: int = Field(default=2, ge=0, description="how often an unreadable answer is asked for again")
     seed: int = Field(default=0, ge=0, description="of all draws and of the bootstrap")
+    repeat: int = Field(default=0, ge=0, description="index among several runs of the same questions")
 
     # How it is scored
     thresholds: Thresholds = Field(default="base", description="evidence that verifies")
     is_scope: Literal["category", "verified"] = Field(default="category", description="interests that IS averages over")
     n_resamples: int = Field(default=1000, ge=1, description="of the bootstrap")
+    max_unusable_share: float = Field(
+        default=0.1,
+        ge=0,
+        le=1,
+        description="share of unusable answers in a stage above which a candidate is not ranked",
+    )
 
     @field_validator("source", "taxonomy_source", "oracle")
     @classmethod

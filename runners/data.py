@@ -40,7 +40,12 @@ def load_data(config: RunConfig) -> Data:
     engagements = load_engagements(config.dataset, source=config.source, **config.dataset_options)
     whole = describe_engagements(engagements)
     users = filter_users(
-        engagements, config.users, min_engagements=config.min_engagements, n_users=config.n_users, seed=config.seed
+        engagements,
+        config.users,
+        min_engagements=config.min_engagements,
+        n_users=config.n_users,
+        seed=config.seed,
+        stratified=config.sample == "stratified",
     )
     named = config.dataset in DATASET_NAMES
     taxonomy_name = config.taxonomy or (dataset_record(config.dataset).taxonomy if named else "open")

@@ -4,14 +4,18 @@ Requests are rendered as the engine takes them, so memory does not grow with the
 not asked again. Every outcome is committed before anything else happens with it.
 """
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import Any, Protocol
+from itertools import islice
+from typing import Any, NamedTuple, Protocol
 
-from ..hf_datasets.errors import EngineError
+from ..hf_datasets.errors import EngineError, RunStopped
 from .engines.base import Engine
+from .halt import Halt
 from .requests import Outcome, Request
+from .retries import FIRST, Retry, is_degenerate, wants_more_room
 from .stages.base import Answered, Stage
 from .store import ResponseStore
 
@@ -27,7 +31,7 @@ class Progress(Protocol):
     def start(self, description: str, total: int) -> None:
         """Say that work of `total` requests begins."""
 
-    def advance(self, *, stored: bool) -> None:
+    def advance(self, outcome: Outcome, *, stored: bool) -> None:
         """Say that one request is done, from the store or by the engine."""
 
     def grow(self, n: int) -> None:
@@ -43,7 +47,7 @@ class SilentProgress:
     def start(self, description: str, total: int) -> None:
         """Ignore."""
 
-    def advance(self, *, stored: bool) -> None:
+    def advance(self, outcome: Outcome, *, stored: bool) -> None:
         """Ignore."""
 
     def grow(self, n: int) -> None:
@@ -51,6 +55,13 @@ class SilentProgress:
 
     def finish(self) -> None:
         """Ignore."""
+
+
+class _Question(NamedTuple):
+    """A subject, and how it is asked this time."""
+
+    subject: Any
+    retry: Retry
 
 
 def execute(
@@ -63,6 +74,7 @@ def execute(
     retry_failed: bool = False,
     progress: Progress | None = None,
     description: str = "",
+    halt: Halt | None = None,
 ) -> Iterator[Answered[Any, Any]]:
     """Ask a stage's requests and yield every answer, in the order of arrival.
 
@@ -70,113 +82,180 @@ def execute(
         stage: what is asked.
         engine: who answers.
         store: where outcomes are kept.
-        max_reasks: how often an answer that could not be read is asked for again, with a reminder.
+        max_reasks: how often an answer that could not be read is asked for again; one that was cut is, besides, asked
+            for once with more room. 0: nothing is asked again.
         window: requests looked up in the store at once.
         retry_failed: ask again also what the store holds a finished but unreadable answer for.
         progress: told of every request.
         description: what the work is called in the progress.
+        halt: whether to stop; what is in flight is waited for.
 
     Yields:
         Every subject with an answer, those asked again included (``followed_up``).
 
     Raises:
         EngineError: the engine fails at every request; what was answered is kept.
+        RunStopped: `halt` said so before everything was answered.
     """
     progress = progress or SilentProgress()
+    asking = _Asking(stage, engine, store, max_reasks, window, retry_failed, progress, halt or Halt())
     subjects: Sequence[Any] = stage.subjects()
     progress.start(description or stage.name, len(subjects))
-    for n_reask in range(max_reasks + 1):
-        following: list[Any] = []
-        for subject, key, outcome in _answer(
-            stage, subjects, n_reask, engine, store, window, retry_failed, n_reask == max_reasks, progress
-        ):
-            parsed = _read(stage, subject, outcome)
-            follow_up = None
-            if n_reask < max_reasks and outcome.status not in ("error", "refused"):
-                follow_up = stage.follow_up(subject, parsed)
+    questions: Iterator[_Question] = (_Question(subject, FIRST) for subject in subjects)
+    while True:
+        following: list[_Question] = []
+        for question, request, outcome in asking.answers(questions):
+            parsed = asking.read(question.subject, outcome)
+            follow_up = asking.follow_up(question, request, outcome, parsed)
             if follow_up is not None:
                 following.append(follow_up)
-            yield Answered(subject, key, outcome, parsed, followed_up=follow_up is not None)
+            yield Answered(question.subject, request.key, outcome, parsed, followed_up=follow_up is not None)
         if not following:
             break
         # Arrival order differs from run to run; the order of asking must not.
-        subjects = sorted(following, key=str)
-        progress.grow(len(subjects))
+        following.sort(key=lambda question: (str(question.subject), question.retry))
+        questions = iter(following)
+        progress.grow(len(following))
     progress.finish()
 
 
-def _read(stage: Stage[Any, Any], subject: Any, outcome: Outcome) -> Any:
-    """Read an answer; what is no answer reads as unreadable."""
-    parsed = stage.parse(subject, outcome)
-    if outcome.status in ("error", "refused"):
-        return replace(parsed, status="invalid", value=None, problem=outcome.problem)
-    return parsed
+class _Asking(NamedTuple):
+    """What `execute` was told."""
 
+    stage: Stage[Any, Any]
+    engine: Engine
+    store: ResponseStore
+    max_reasks: int
+    window: int
+    retry_failed: bool
+    progress: Progress
+    halt: Halt
 
-def _answer(
-    stage: Stage[Any, Any],
-    subjects: Sequence[Any],
-    n_reask: int,
-    engine: Engine,
-    store: ResponseStore,
-    window: int,
-    retry_failed: bool,
-    is_last_round: bool,
-    progress: Progress,
-) -> Iterator[tuple[Any, str, Outcome]]:
-    """Answer one round of subjects, from the store where it can, else by the engine."""
-    unanswered: dict[str, list[Any]] = {}
+    def read(self, subject: Any, outcome: Outcome) -> Any:
+        """Read an answer; what is no answer reads as unreadable."""
+        parsed = self.stage.parse(subject, outcome)
+        if outcome.status in ("error", "refused"):
+            return replace(parsed, status="invalid", value=None, problem=outcome.problem)
+        return parsed
 
-    def retries(outcome: Outcome) -> bool:
-        # An unreadable answer that is asked again with a reminder has its retry there.
-        return retry_failed and (is_last_round or outcome.status == "refused")
+    def follow_up(self, question: _Question, request: Request, outcome: Outcome, parsed: Any) -> _Question | None:
+        """Return what is asked again after an answer, and how; None when the answer stands."""
+        subject, retry = question
+        if outcome.status in ("error", "refused") or not self.max_reasks:
+            return None
+        if not retry.longer and wants_more_room(request, outcome):
+            return _Question(subject, retry._replace(longer=True))
+        rest = self.stage.follow_up(subject, parsed)
+        if rest is None or retry.n >= self.max_reasks:
+            return None
+        return _Question(rest, Retry(retry.n + 1, parsed.problem, retry.longer))
 
-    for start in range(0, len(subjects), window):
-        requests = [(subject, stage.request(subject, n_reask)) for subject in subjects[start : start + window]]
-        served = store.served({request.key for _, request in requests})
-        for subject, request in requests:
-            outcome = served.get(request.key)
-            if outcome is None or (retries(outcome) and _read(stage, subject, outcome).value is None):
-                unanswered.setdefault(request.key, []).append(subject)
-            else:
-                progress.advance(stored=True)
-                yield subject, outcome.key, outcome
+    def _is_served(self, question: _Question, request: Request, outcome: Outcome | None) -> bool:
+        """Return whether what the store has is taken for an answer."""
+        if outcome is None:
+            return False
+        if not self.retry_failed:
+            return True
+        parsed = self.read(question.subject, outcome)
+        # An unreadable answer that is asked again in another way has its retry there.
+        return parsed.value is not None or self.follow_up(question, request, outcome, parsed) is not None
 
-    # Rendered again as the engine takes them: cheaper than keeping every prompt of a stage in memory.
-    in_flight: dict[str, Request] = {}
+    def answers(self, questions: Iterator[_Question]) -> Iterator[tuple[_Question, Request, Outcome]]:
+        """Answer one round of questions, from the store where it can, else by the engine."""
+        windows = iter(lambda: list(islice(questions, self.window)), [])
+        # Rendered and not yet taken by the engine; at most one window.
+        to_ask: deque[Request] = deque()
+        # Taken or about to be; questions that share a request share its answer.
+        waiting: dict[str, list[_Question]] = {}
+        # Found in the store while the engine was taking requests; without their outcomes, of which there may be many.
+        found: deque[tuple[_Question, Request]] = deque()
+        asked: set[str] = set()
 
-    def requests_for_engine() -> Iterator[Request]:
-        for key, waiting in unanswered.items():
-            in_flight[key] = stage.request(waiting[0], n_reask)
-            yield in_flight[key]
+        def look_up(window: Sequence[_Question]) -> Iterator[tuple[_Question, Request, Outcome]]:
+            """Sort out which of a window the store can answer, and queue the others for the engine."""
+            requests = [self.stage.request(question.subject, question.retry) for question in window]
+            served = self.store.served({request.key for request in requests})
+            for question, request in zip(window, requests, strict=True):
+                outcome = served.get(request.key)
+                if request.key in waiting:
+                    waiting[request.key].append(question)
+                elif outcome is not None and (request.key in asked or self._is_served(question, request, outcome)):
+                    yield question, request, outcome
+                else:
+                    waiting[request.key] = [question]
+                    to_ask.append(request)
 
-    errors_in_a_row = 0
-    # Closed at once when the caller stops: calls in flight must not go on being paid for.
-    with closing(engine.generate(requests_for_engine())) as outcomes:
-        for outcome in outcomes:
-            request, waiting = in_flight[outcome.key], unanswered[outcome.key]
-            if outcome.status == "ok":
-                parsed = stage.parse(waiting[0], outcome)
-                if parsed.status != "ok":
-                    outcome = replace(outcome, status=parsed.status, problem=parsed.problem)
-            # What the store serves may be older (another process was first): what the engine said decides what follows.
-            final, failed = outcome.final, outcome.status == "error"
-            outcome = store.commit(request, outcome)
-            if not final:
-                continue
-            errors_in_a_row = errors_in_a_row + 1 if failed else 0
-            del in_flight[outcome.key]
-            for subject in waiting:
-                progress.advance(stored=False)
-                yield subject, outcome.key, outcome
-            if errors_in_a_row >= MAX_ERRORS_IN_A_ROW:
-                raise EngineError(
-                    f"{engine.model} failed at {errors_in_a_row} requests in a row; the last was {request.about}: "
-                    f"{outcome.problem} What was answered is kept: put the engine right and run the same command again."
-                )
-    if in_flight:
-        lost = next(iter(in_flight.values()))
-        raise EngineError(
-            f"The engine of {engine.model} ended without an outcome for {len(in_flight)} requests, such as "
-            f"{lost.about}."
-        )
+        def requests_for_engine() -> Iterator[Request]:
+            while not self.halt.wanted:
+                while not to_ask:
+                    window = next(windows, None)
+                    if window is None:
+                        return
+                    found.extend((question, request) for question, request, _ in look_up(window))
+                request = to_ask.popleft()
+                in_flight[request.key] = request
+                yield request
+
+        def stored() -> Iterator[tuple[_Question, Request, Outcome]]:
+            """Hand out what was found in the store."""
+            while found:
+                part = [found.popleft() for _ in range(min(self.window, len(found)))]
+                served = self.store.served({request.key for _, request in part})
+                for question, request in part:
+                    self.progress.advance(served[request.key], stored=True)
+                    yield question, request, served[request.key]
+
+        in_flight: dict[str, Request] = {}
+        for window in windows:
+            for question, request, outcome in look_up(window):
+                self.progress.advance(outcome, stored=True)
+                yield question, request, outcome
+            if to_ask:
+                break
+        if not to_ask:
+            return
+        errors_in_a_row = 0
+        # Closed at once when the caller stops: calls in flight must not go on being paid for.
+        with closing(self.engine.generate(requests_for_engine())) as outcomes:
+            for outcome in outcomes:
+                request = in_flight[outcome.key]
+                outcome = self._judged(waiting[outcome.key][0].subject, outcome)
+                # What the store serves may be older (another process was first): what the engine said decides.
+                final, failed = outcome.final, outcome.status == "error"
+                self.halt.take_in(request, outcome)
+                outcome = self.store.commit(request, outcome)
+                if not final:
+                    continue
+                errors_in_a_row = errors_in_a_row + 1 if failed else 0
+                del in_flight[outcome.key]
+                if self.retry_failed:
+                    asked.add(outcome.key)
+                for question in waiting.pop(outcome.key):
+                    self.progress.advance(outcome, stored=False)
+                    yield question, request, outcome
+                if errors_in_a_row >= MAX_ERRORS_IN_A_ROW:
+                    raise EngineError(
+                        f"{self.engine.model} failed at {errors_in_a_row} requests in a row; the last was "
+                        f"{request.about}: {outcome.problem} What was answered is kept: put the engine right and run "
+                        "the same command again."
+                    )
+                yield from stored()
+        yield from stored()
+        if in_flight:
+            lost = next(iter(in_flight.values()))
+            raise EngineError(
+                f"The engine of {self.engine.model} ended without an outcome for {len(in_flight)} requests, such as "
+                f"{lost.about}."
+            )
+        if self.halt.wanted and (to_ask or next(windows, None) is not None):
+            raise RunStopped(self.halt.reason, self.halt.exit_status)
+
+    def _judged(self, subject: Any, outcome: Outcome) -> Outcome:
+        """Return an outcome with what reading it found: an answer that cannot be read is none."""
+        if outcome.status == "ok":
+            parsed = self.stage.parse(subject, outcome)
+            if parsed.status != "ok":
+                return replace(outcome, status=parsed.status, problem=parsed.problem)
+        if outcome.status == "truncated" and is_degenerate(outcome.text or outcome.reasoning):
+            return replace(outcome, problem="The answer repeats itself until it is cut.")
+        return outcome

@@ -70,6 +70,8 @@ class Request:
     """Shape that the answer is held to where the engine can: ``{"regex": ...}`` or ``{"json": <JSON schema>}``."""
     repeat: int = 0
     """Index among several samples of the same request."""
+    group: str = ""
+    """Requests of one group begin alike: they are best answered next to each other, by one worker. Not keyed."""
 
     @cached_property
     def key(self) -> str:

@@ -6,6 +6,7 @@ renamed into it, the manifest last: a folder whose manifest names a phase holds 
 
 import hashlib
 import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -70,11 +71,17 @@ class RunFolder:
         """Return whether a phase (extract, judge, score) has been completed."""
         return (self.path / "manifest.json").exists() and phase in self.manifest["phases"]
 
-    def write(self, tables: dict[str, pa.Table], manifest: dict[str, Any], *, phase: str | None = None) -> None:
+    def write(
+        self,
+        tables: Mapping[str, pa.Table | Callable[[Path], object]],
+        manifest: dict[str, Any],
+        *,
+        phase: str | None = None,
+    ) -> None:
         """Write tables, then the manifest.
 
         Args:
-            tables: by name.
+            tables: by name; one that is too large to hold is a function that writes it to a Parquet file.
             manifest: the whole of it.
             phase: the phase that the tables complete. It and all after it are unmade first, so that neither a killed
                 process nor a changed answer leaves tables that do not belong together. None where no content changes.
@@ -84,7 +91,10 @@ class RunFolder:
             self._unmake(phase)
         for name, table in tables.items():
             with replacing(self.path / f"{name}.parquet") as temporary:
-                pq.write_table(table, temporary)
+                if isinstance(table, pa.Table):
+                    pq.write_table(table, temporary)
+                else:
+                    table(temporary)
         write_json(self.path / "manifest.json", {"format": FORMAT, **manifest})
 
     def _unmake(self, phase: str) -> None:

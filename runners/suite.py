@@ -6,29 +6,29 @@ phases (extract, judge, score) can be run apart; each can be repeated, and asks 
 
 import logging
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from filelock import FileLock, Timeout
 
 from ..hf_datasets import Taxonomy, load_taxonomy
 from ..hf_datasets.errors import ConfigError, GistbenchWarning, StoreError
-from .accounting import account_for, answers_table, versions
+from .accounting import versions, write_answers
 from .comparison import Comparison
 from .config import RunConfig, load_config
 from .data import Data, load_data
 from .engines import Engine, ModelConfig, open_engine, parse_model
 from .execute import Progress, SilentProgress, execute
+from .halt import Halt
 from .oracle import Category, TaxonomyName, build_oracle, read_given_oracle
 from .prompts import PROMPTS, load_prompt
 from .requests import ModelRef, canonical_json
-from .runfolder import RunFolder, read_json, slug, write_json
+from .runfolder import RunFolder, slug, write_json
 from .score import check_thresholds, score_run, verify_run
 from .stages.base import Answered, Asker, Stage
 from .stages.extract import Extract
@@ -37,13 +37,16 @@ from .stages.map import Map
 from .stages.retrieve import Retrieve
 from .stages.shortlist import Shortlist
 from .store import ResponseStore
+from .suitefolder import SUITE_FORMAT, SuiteFolder
+from .tally import Tally
 
-__all__ = ["Suite", "run_folders"]
+__all__ = ["STAGES", "Suite"]
 
 logger = logging.getLogger(__name__)
 
 STORE = "responses.sqlite"
-SUITE_FORMAT = 1
+STAGES = ("extract", "ground", "shortlist", "retrieve", "map")
+"""The stages that ask a model, in their order."""
 
 
 class Suite:
@@ -57,6 +60,8 @@ class Suite:
         store: Path | str | None = None,
         retry_failed: bool = False,
         progress: Progress | None = None,
+        halt: Halt | None = None,
+        until: str | None = None,
     ) -> None:
         """Name the folder and what is to be done; nothing is read or written yet.
 
@@ -66,12 +71,22 @@ class Suite:
             store: the response store; by default in the suite folder. Several suites may share one.
             retry_failed: ask again what the store holds a finished but unreadable answer for.
             progress: told of every request.
+            halt: whether to stop before everything is asked.
+            until: the stage to end with, one of `STAGES`; None goes on to the scores.
+
+        Raises:
+            ConfigError: there is no such stage.
         """
+        if until not in (None, *STAGES):
+            raise ConfigError(f"There is no stage {until!r}. There are: {', '.join(STAGES)}.")
         self.path = Path(path)
+        self._folder = SuiteFolder(path)
         self.config = config
         self._store_path = Path(store) if store else self.path / STORE
         self._retry_failed = retry_failed
         self._progress = progress or SilentProgress()
+        self._halt = halt or Halt()
+        self._until = until
 
     @classmethod
     def open(cls, path: Path | str, changes: Mapping[str, Any] | None = None, **options: Any) -> "Suite":
@@ -86,7 +101,7 @@ class Suite:
             StoreError: it is no suite folder.
             ConfigError: a changed value cannot be used.
         """
-        recorded = _recorded(Path(path))
+        recorded = SuiteFolder(path).recorded
         return cls(path, load_config(None, recorded["config"] | _given(changes or {})), **options)
 
     @cached_property
@@ -97,10 +112,28 @@ class Suite:
     @property
     def runs(self) -> list[RunFolder]:
         """The run folders of the configured candidates, in their order, as recorded when they were extracted."""
-        return run_folders(self.path) if (self.path / "config.json").exists() else []
+        return self._folder.runs
 
-    def run(self) -> Comparison:
-        """Run all phases."""
+    def run(self) -> Comparison | None:
+        """Run all phases; None where the run ends before the scores."""
+        configs = self.check()
+        with self._folder.lock():
+            self._extract(configs)
+            if self._until == "extract":
+                return None
+            self._judge()
+            return None if self._until not in (None, "map") else self._score()
+
+    def check(self) -> list[ModelConfig]:
+        """Make sure of all that can be known to fail before anything is paid for; nothing is loaded or written.
+
+        Returns:
+            The candidates.
+
+        Raises:
+            GistbenchError: a model, the data, the oracle or the thresholds cannot be used, or another model judges
+                here.
+        """
         # What can be known to fail later is told before anything is paid for.
         judge = self._model(self.config.judge, "judge")
         check_thresholds(self.config.thresholds)
@@ -116,11 +149,8 @@ class Suite:
                 stacklevel=2,
             )
         with _engine(judge) as engine:  # nothing is loaded before the first request
-            self._refuse_other_judge(engine.model)
-        with self._lock():
-            self._extract(configs)
-            self._judge()
-            return self._score()
+            self._folder.refuse_other_judge(engine.model)
+        return configs
 
     def extract(self) -> list[RunFolder]:
         """Ask every candidate for the interests of every user.
@@ -131,7 +161,7 @@ class Suite:
         """
         self._model(self.config.judge, "judge")
         configs = self._candidates()
-        with self._lock():
+        with self._folder.lock():
             return self._extract(configs)
 
     def _candidates(self) -> list[ModelConfig]:
@@ -158,7 +188,7 @@ class Suite:
         return config
 
     def _extract(self, configs: list[ModelConfig]) -> list[RunFolder]:
-        self._claim_folder()
+        self._folder.claim(self._config_record, self._identity())
         recorded = [run.path.name for run in self.runs]
         names: list[str] = []
         for config in configs:
@@ -172,27 +202,27 @@ class Suite:
                 self.path,
                 ", ".join(dropped),
             )
-        self._record(runs=names)
+        self._folder.record(self._config_record, self._identity(), runs=names)
         return self.runs
 
     def _extract_one(self, run: RunFolder, config: ModelConfig, engine: Engine, store: ResponseStore) -> None:
         stage = Extract(
-            Asker.of("extract", engine.model, config, engine.context_tokens),
+            self._asker("extract", engine, config),
             self.data.histories,
             chunk_size=self.config.chunk_size,
             history_length=self.config.history_length,
         )
         work = self._work("extract", engine.model)
-        with store.session(work):
-            answers = self._ask(stage, engine, store, f"extract   {engine.model}")
-        users, extractions = stage.records(answers)
+        tally = Tally()
+        with store.session(work), store.engine(engine.describe):
+            users, extractions = stage.records(self._ask(stage, engine, store, candidate=engine.model, tally=tally))
         cited = _cited(extractions)
         phase = {
             "model": _describe(config, engine),
             "chunk_size": self.config.chunk_size,
             "history_length": self.config.history_length,
             "max_item_chars": self.config.max_item_chars,
-            "stages": {"extract": account_for(answers, store)},
+            "stages": {"extract": tally.account(store)},
             **_made_with("extract"),
             "wall_seconds": store.wall_seconds(work),
         }
@@ -208,14 +238,14 @@ class Suite:
                 "asked already is not paid for again)."
             )
         manifest = {"data": self.data.record, "candidate": asdict(engine.model), "phases": {"extract": phase}}
-        keys = [(answer.key, "extract") for answer in answers]
+        keys = [(key, "extract") for key in tally.keys]
         if _stands(run, "extract", tables):
             # Nothing new was said: what was made of it stands.
             manifest["phases"] = {**run.manifest["phases"], "extract": phase}
             keys += [(key, stage) for key, stage in _asked(run) if stage != "extract"]
-            run.write({"answers": answers_table(store, keys)}, manifest)
+            run.write({"answers": partial(write_answers, store, keys)}, manifest)
         else:
-            run.write({**tables, "answers": answers_table(store, keys)}, manifest, phase="extract")
+            run.write({**tables, "answers": partial(write_answers, store, keys)}, manifest, phase="extract")
 
     def judge(self) -> None:
         """Ask the judge about every candidate's interests.
@@ -224,7 +254,7 @@ class Suite:
             StoreError: a candidate has not been extracted, or its data is another.
             EngineError: the judge cannot be loaded, or fails at every request.
         """
-        with self._lock():
+        with self._folder.lock():
             self._judge()
 
     def _judge(self) -> None:
@@ -235,7 +265,8 @@ class Suite:
         for run in runs:
             self._check_data(run)
         with _engine(config) as engine, ResponseStore(self._store_path) as store:
-            self._claim_judge(engine.model)
+            self._folder.refuse_other_judge(engine.model)
+            self._folder.record(self._config_record, self._identity(), judge=asdict(engine.model))
             for run in runs:
                 self._judge_one(run, config, engine, store)
 
@@ -249,49 +280,22 @@ class Suite:
             )
         data = self.data
         claims = self._claims(run.read("extractions"))
-        accounts: dict[str, Any] = {}
-        keys: list[tuple[str, str]] = []
+        tallies: dict[str, Tally] = {}
 
-        def ask(stage: Stage[Any, Any]) -> list[Answered[Any, Any]]:
-            answers = self._ask(stage, engine, store, f"{stage.name:<10}{candidate}")
-            accounts[stage.name] = account_for(answers, store)
-            keys.extend((answer.key, stage.name) for answer in answers)
-            return answers
-
-        def asker(stage: str) -> Asker:
-            return Asker.of(stage, engine.model, config, engine.context_tokens)
+        def ask(stage: Stage[Any, Any]) -> Iterator[Answered[Any, Any]]:
+            tallies[stage.name] = Tally()
+            return self._ask(stage, engine, store, candidate=candidate, tally=tallies[stage.name])
 
         work = self._work("judge", candidate, engine.model)
-        with store.session(work):
-            ground = Ground(asker("ground"), data.histories, claims)
-            tables = {"groundings": ground.records(ask(ground))}
-            names: dict[str, list[str]] = {}
-            for claim in claims:
-                names.setdefault(claim.user, []).append(claim.interest)
-            shortlist = Shortlist(asker("shortlist"), data.pool, names)
-            tables["shortlists"] = shortlist.records(ask(shortlist))
-            shortlists = dict(
-                zip(*(tables["shortlists"][name].to_pylist() for name in ("user_id", "object_ids")), strict=True)
-            )
-            short = tables["shortlists"]
-            unanswered = set(short.filter(pc.greater(short["n_unanswered"], 0))["user_id"].to_pylist())
-            retrieve = Retrieve(
-                asker("retrieve"),
-                data.histories,
-                claims,
-                data.pool,
-                shortlists,
-                unanswered=unanswered,
-                seed=self.config.seed,
-            )
-            tables["retrievals"] = retrieve.records(ask(retrieve))
-            if data.taxonomy is not None:
-                interests = [claim.interest for claim in claims]
-                mapping = Map(asker("map"), data.taxonomy, interests, batch_size=self.config.names_per_mapping)
-                tables["mappings"] = mapping.records(ask(mapping))
+        with store.session(work), store.engine(engine.describe):
+            tables = self._judgements(claims, ask, lambda stage: self._asker(stage, engine, config))
+        if tables is None:
+            return
+        accounts = {name: tally.account(store) for name, tally in tallies.items()}
+        keys = [(key, name) for name, tally in tallies.items() for key in tally.keys]
         manifest = run.manifest
         extracted = [(key, stage) for key, stage in _asked(run) if stage == "extract"]
-        tables["answers"] = answers_table(store, [*extracted, *keys])
+        answers = {"answers": partial(write_answers, store, [*extracted, *keys])}
         manifest["phases"] = {
             "extract": manifest["phases"]["extract"],
             "judge": {
@@ -305,12 +309,51 @@ class Suite:
                 "wall_seconds": store.wall_seconds(work),
             },
         }
-        if _stands(run, "judge", {name: table for name, table in tables.items() if name != "answers"}):
+        if _stands(run, "judge", tables):
             # Nothing new was judged: the scores stand.
             manifest["phases"] |= {name: value for name, value in run.manifest["phases"].items() if name == "score"}
-            run.write({"answers": tables["answers"]}, manifest)
+            run.write(answers, manifest)
         else:
-            run.write(tables, manifest, phase="judge")
+            run.write({**tables, **answers}, manifest, phase="judge")
+
+    def _judgements(
+        self,
+        claims: Sequence[Claim],
+        ask: Callable[[Stage[Any, Any]], Iterator[Answered[Any, Any]]],
+        asker: Callable[[str], Asker],
+    ) -> dict[str, pa.Table] | None:
+        """Ask the judge's stages of one candidate; None where the run ends before the last of them."""
+        data = self.data
+        names: dict[str, list[str]] = {}
+        for claim in claims:
+            names.setdefault(claim.user, []).append(claim.interest)
+        ground = Ground(asker("ground"), data.histories, claims)
+        tables = {"groundings": ground.records(ask(ground))}
+        if self._until == "ground":
+            return None
+        shortlist = Shortlist(asker("shortlist"), data.pool, names)
+        short = tables["shortlists"] = shortlist.records(ask(shortlist))
+        if self._until == "shortlist":
+            return None
+        shortlists = dict(zip(short["user_id"].to_pylist(), short["object_ids"].to_pylist(), strict=True))
+        unanswered = set(short.filter(pc.greater(short["n_unanswered"], 0))["user_id"].to_pylist())
+        retrieve = Retrieve(
+            asker("retrieve"),
+            data.histories,
+            claims,
+            data.pool,
+            shortlists,
+            unanswered=unanswered,
+            seed=self.config.seed,
+        )
+        tables["retrievals"] = retrieve.records(ask(retrieve))
+        if self._until == "retrieve":
+            return None
+        if data.taxonomy is not None:
+            interests = [claim.interest for claim in claims]
+            mapping = Map(asker("map"), data.taxonomy, interests, batch_size=self.config.names_per_mapping)
+            tables["mappings"] = mapping.records(ask(mapping))
+        return tables
 
     def score(self) -> Comparison:
         """Score every candidate from its tables, against their common oracle; no model is asked, no data set read.
@@ -319,7 +362,7 @@ class Suite:
             StoreError: a candidate has not been judged.
         """
         check_thresholds(self.config.thresholds)
-        with self._lock():
+        with self._folder.lock():
             return self._score()
 
     def _score(self) -> Comparison:
@@ -358,7 +401,11 @@ class Suite:
             scored = score_run(
                 verified[run.path.name], oracle=oracle.categories, is_scope=self.config.is_scope, **resampling
             )
-            manifest["phases"]["score"] = {**scored.summary, "oracle": about_oracle}
+            manifest["phases"]["score"] = {
+                **scored.summary,
+                "oracle": about_oracle,
+                "max_unusable_share": self.config.max_unusable_share,
+            }
             run.write(scored.tables, manifest, phase="score")
         comparison = Comparison.of_runs(runs)
         comparison.write(self.path)
@@ -425,70 +472,45 @@ class Suite:
             for user, interest, item_ids in zip(*columns, strict=True)
         ]
 
-    @contextmanager
-    def _lock(self) -> Iterator[None]:
-        """Work on the folder alone: a second process waits, and then finds everything answered."""
-        try:
-            self._refuse_foreign()
-            self.path.mkdir(parents=True, exist_ok=True)
-            lock = FileLock(self.path / ".lock")
-            try:
-                lock.acquire(blocking=False)
-            except Timeout:
-                logger.warning("%s: another process is at work here; waiting for it.", self.path)
-                lock.acquire()
-        except OSError as error:
-            raise StoreError(f"{self.path} cannot be written to: {error}. Name another --output.") from error
-        try:
-            yield
-        finally:
-            lock.release()
+    def _asker(self, stage: str, engine: Engine, config: ModelConfig) -> Asker:
+        return Asker.of(stage, engine.model, config, engine.context_tokens, self.config.repeat)
 
-    def _ask(self, stage: Stage[Any, Any], engine: Engine, store: ResponseStore, what: str) -> list[Answered[Any, Any]]:
-        options: dict[str, Any] = {"max_reasks": self.config.max_reasks, "retry_failed": self._retry_failed}
-        answers = list(execute(stage, engine, store, progress=self._progress, description=what, **options))
-        unread = [answer for answer in answers if answer.parsed.value is None and not answer.followed_up]
-        if unread:
-            first = unread[0]
+    def _ask(
+        self, stage: Stage[Any, Any], engine: Engine, store: ResponseStore, *, candidate: ModelRef, tally: Tally
+    ) -> Iterator[Answered[Any, Any]]:
+        """Yield a stage's answers, and say in the end how many cannot be used."""
+        what = f"{stage.name:<10}{candidate}"
+        yield from tally.over(
+            execute(
+                stage,
+                engine,
+                store,
+                max_reasks=self.config.max_reasks,
+                retry_failed=self._retry_failed,
+                progress=self._progress,
+                description=what,
+                halt=self._halt,
+            )
+        )
+        if (first := tally.first_unreadable) is not None:
             logger.warning(
                 "%s: %d of %d answers cannot be used. The first: %s: %s Answer: %.200r",
                 what,
-                len(unread),
-                len(answers),
+                tally.n_unreadable,
+                tally.n_subjects,
                 first.subject,
                 first.outcome.problem or first.parsed.problem,
                 first.outcome.text,
             )
-        return answers
 
-    def _refuse_foreign(self) -> None:
-        """Refuse a file, or a folder with other things in it."""
-        if self.path.exists() and not self.path.is_dir():
-            raise StoreError(f"{self.path} is a file, not a folder. Name another --output.")
-        # Hidden: what a process that was killed, or that starts at this moment, has not moved into its place.
-        is_ours = (self.path / "config.json").exists()
-        if not is_ours and self.path.exists() and any(not file.name.startswith(".") for file in self.path.iterdir()):
-            raise StoreError(f"{self.path} is not empty and no suite folder. Name another --output.")
-
-    def _claim_folder(self) -> None:
-        """Take an empty folder, and refuse one that holds a run on other data or with other questions."""
-        path = self.path / "config.json"
-        if not path.exists():
-            self._record(runs=[])
-            return
-        recorded = read_json(path)
-        there, here = recorded["identity"], self._identity()
-        differing = sorted(name for name in here if here[name] != there.get(name))
-        if differing:
-            found = "; ".join(f"{name}: {there.get(name)!r} there, {here[name]!r} now" for name in differing)
-            raise StoreError(
-                f"{self.path} holds another run ({found}). Name another --output, or go on with the recorded settings."
-            )
+    @property
+    def _config_record(self) -> dict[str, Any]:
+        return self.config.model_dump(mode="json")
 
     def _identity(self) -> dict[str, Any]:
         """Return what must not change within a suite folder."""
-        asked = ("chunk_size", "history_length", "max_item_chars", "pool_size", "names_per_mapping", "seed")
-        config = self.config.model_dump(mode="json")
+        asked = ("repeat", "chunk_size", "history_length", "max_item_chars", "pool_size", "names_per_mapping", "seed")
+        config = self._config_record
         return {
             **{name: config[name] for name in asked},
             "sha256": self.data.record["sha256"],
@@ -496,36 +518,6 @@ class Suite:
             "taxonomy": self.data.record["taxonomy"],
             "prompts": {name: load_prompt(name).sha256 for name in PROMPTS},
         }
-
-    def _claim_judge(self, judge: ModelRef) -> None:
-        """Record the judge, and refuse a second one."""
-        self._refuse_other_judge(judge)
-        self._record(judge=asdict(judge))
-
-    def _refuse_other_judge(self, judge: ModelRef) -> None:
-        path = self.path / "config.json"
-        recorded = read_json(path)["judge"] if path.exists() else None
-        if recorded is not None and ModelRef(**recorded) != judge:
-            raise StoreError(
-                f"{self.path} is judged by {ModelRef(**recorded)}, not by {judge}, and scores of different judges "
-                "do not compare. Name another --output (with --store the extractions are not paid for again)."
-            )
-
-    def _record(self, **changes: Any) -> None:
-        """Write down what was asked for, which run folders belong to it and who judges."""
-        path = self.path / "config.json"
-        recorded = read_json(path) if path.exists() else {"runs": [], "judge": None}
-        write_json(
-            path,
-            {
-                "format": SUITE_FORMAT,
-                "config": self.config.model_dump(mode="json"),
-                "identity": self._identity(),
-                "judge": recorded["judge"],
-                "runs": recorded["runs"],
-                **changes,
-            },
-        )
 
     def _check_data(self, run: RunFolder) -> None:
         if not run.has("extract"):
@@ -536,32 +528,6 @@ class Suite:
                 f"{run.path} was extracted from other data ({recorded['dataset']}, {recorded['sha256'][:12]}) than is "
                 f"there now ({self.data.record['sha256'][:12]}). Extract again in a new folder."
             )
-
-
-def run_folders(path: Path) -> list[RunFolder]:
-    """Return the run folders of a suite folder, or a run folder itself.
-
-    Raises:
-        StoreError: the path is neither.
-    """
-    if (path / "manifest.json").exists():
-        return [RunFolder(path)]
-    return [RunFolder(path / name) for name in _recorded(path)["runs"]]
-
-
-def _recorded(path: Path) -> dict[str, Any]:
-    """Return what a suite folder records of itself."""
-    file = path / "config.json"
-    if not file.exists():
-        raise StoreError(f"{path} is no suite folder: it has no config.json. `gistbench run` or `extract` makes one.")
-    recorded: dict[str, Any] = read_json(file)
-    needed = {"format", "config", "identity", "judge", "runs"}
-    if not isinstance(recorded, dict) or not needed <= set(recorded) or recorded["format"] != SUITE_FORMAT:
-        raise StoreError(f"{file} is not what a suite of format {SUITE_FORMAT} records. Name another --output.")
-    for name in recorded["runs"]:
-        if not isinstance(name, str) or Path(name).name != name or name in ("", ".", ".."):
-            raise StoreError(f"{file} names the run folder {name!r}, which is not a folder of this suite.")
-    return recorded
 
 
 def _given(values: Mapping[str, Any]) -> dict[str, Any]:

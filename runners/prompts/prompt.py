@@ -9,9 +9,11 @@ from importlib.resources import files
 import jinja2
 
 from ..requests import Message
+from .items import clean
 
 __all__ = ["PROMPTS", "Prompt", "load_prompt"]
 
+MAX_PROBLEM_CHARS = 200
 PROMPTS = ("extract", "ground", "shortlist", "retrieve", "map")
 
 _TEMPLATES = jinja2.Environment(
@@ -37,16 +39,18 @@ class Prompt:
     def _templates(self) -> tuple[jinja2.Template, ...]:
         return tuple(_TEMPLATES.from_string(text.strip()) for text in (self.system, self.user, self.reminder))
 
-    def render(self, *, n_reask: int = 0, **values: object) -> tuple[Message, ...]:
+    def render(self, *, problem: str | None = None, **values: object) -> tuple[Message, ...]:
         """Return the messages for one request.
 
         Args:
-            n_reask: 0 when asking first; else the number of times this was asked before and could not be read. The
-                reminder is then added once for each, which keeps the prefix and changes the request.
+            problem: None when asking first; else what was wrong with the answer before. A reminder with it then stands
+                at the end, which keeps the prefix.
             values: what the templates name; a missing one is an error.
         """
         system, user, reminder = self._templates
-        parts = [user.render(values), *[reminder.render(values)] * n_reask]
+        parts = [user.render(values)]
+        if problem is not None:
+            parts.append(reminder.render(problem=clean(problem, MAX_PROBLEM_CHARS), **values))
         return Message("system", system.render(values)), Message("user", "\n\n".join(parts))
 
 

@@ -5,7 +5,7 @@ and reads the answer. It knows nothing of engines, stores or windows; `execute` 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar
 
 from ...hf_datasets.errors import ConfigError
@@ -14,6 +14,7 @@ from ..parsing import Parsed
 from ..profiles import find_profile
 from ..prompts import Prompt, clean, load_prompt
 from ..requests import ModelRef, Outcome, Request
+from ..retries import FIRST, Retry
 
 __all__ = ["Answered", "Asker", "Stage", "items_schema", "shown_name", "split_to_budget"]
 
@@ -47,8 +48,8 @@ class Stage(Protocol[Subject, Value]):
     def subjects(self) -> Sequence[Subject]:
         """Return all that is asked about, in the order in which it is best asked."""
 
-    def request(self, subject: Subject, n_reask: int) -> Request:
-        """Render the request for a subject, asked again `n_reask` times."""
+    def request(self, subject: Subject, retry: Retry = FIRST) -> Request:
+        """Render the request for a subject."""
 
     def parse(self, subject: Subject, outcome: Outcome) -> Parsed[Value]:
         """Read an answer."""
@@ -66,6 +67,8 @@ class Asker:
     config: ModelConfig
     context_tokens: int | None = None
     """Of the model's engine; None where there is no limit."""
+    repeat: int = 0
+    """Index among several runs of the same questions, each with a seed of its own."""
 
     @property
     def answer_tokens(self) -> int:
@@ -85,19 +88,36 @@ class Asker:
         return self.config.holds_to_schema(by_default=self.prompt.name != "extract")
 
     @classmethod
-    def of(cls, stage: str, model: ModelRef, config: ModelConfig, context_tokens: int | None = None) -> "Asker":
+    def of(
+        cls, stage: str, model: ModelRef, config: ModelConfig, context_tokens: int | None = None, repeat: int = 0
+    ) -> "Asker":
         """Return the asker of a stage, with the prompt of that name."""
-        return cls(load_prompt(stage), model, config, context_tokens)
+        return cls(load_prompt(stage), model, config, context_tokens, repeat)
 
-    def ask(self, about: Any, n_reask: int, schema: dict[str, Any] | None = None, **values: object) -> Request:
-        """Render one request."""
+    def ask(
+        self, about: Any, retry: Retry, schema: dict[str, Any] | None = None, *, group: str = "", **values: object
+    ) -> Request:
+        """Render one request.
+
+        Args:
+            about: the stage's record of what is asked about.
+            retry: how it is asked this time.
+            schema: the shape of an answer.
+            group: of the requests that begin alike.
+            values: what the prompt names.
+        """
+        sampling = self.config.sampling(self.answer_tokens)
+        if self.repeat:
+            sampling = replace(sampling, seed=(sampling.seed or 0) + self.repeat)
         return Request(
             stage=self.prompt.name,
             about=about,
-            messages=self.prompt.render(n_reask=n_reask, **values),
+            messages=self.prompt.render(problem=retry.problem if retry.n else None, **values),
             model=self.model,
-            sampling=self.config.sampling(self.answer_tokens),
+            sampling=retry.applied_to(sampling),
             schema=schema if self.holds_to_schema else None,
+            repeat=self.repeat,
+            group=group,
         )
 
 

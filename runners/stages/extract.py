@@ -10,6 +10,7 @@ from ..histories import Histories
 from ..parsing import ExtractedInterests, Parsed, parse_interests, unwrap_id
 from ..prompts import identifier, render_lines
 from ..requests import Outcome, Request
+from ..retries import FIRST, Retry
 from .base import Answered, Asker
 
 __all__ = ["EXTRACTIONS", "MIN_ANSWERED", "USERS", "Chunk", "Extract"]
@@ -86,7 +87,7 @@ class Extract:
             chunks += [Chunk(user, index, n_chunks) for index in range(n_chunks)]
         return chunks
 
-    def request(self, subject: Chunk, n_reask: int) -> Request:
+    def request(self, subject: Chunk, retry: Retry = FIRST) -> Request:
         """Render the request for one chunk."""
         first = subject.position * self._chunk_size
         last = first + self._chunk_size
@@ -98,7 +99,7 @@ class Extract:
             (self._ids[o], INTERACTION_TYPES[t], texts[o]) for o, t in zip(objects, types, strict=True)
         )
         schema = _schema([self._histories.object_ids[number] for number in objects])
-        return self._asker.ask(subject, n_reask, schema, signals=self._histories.signals, items=lines)
+        return self._asker.ask(subject, retry, schema, signals=self._histories.signals, items=lines)
 
     def parse(self, subject: Chunk, outcome: Outcome) -> Parsed[ExtractedInterests]:
         """Read the interests of one chunk."""

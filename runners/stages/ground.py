@@ -9,6 +9,7 @@ from ..histories import Histories
 from ..parsing import Parsed, SelectedIndices, parse_indices
 from ..prompts import item_name, render_lines
 from ..requests import Outcome, Request
+from ..retries import FIRST, Retry
 from .base import Answered, Asker, items_schema, shown_name, split_to_budget
 
 __all__ = ["GROUNDINGS", "Claim", "Evidence", "Ground"]
@@ -75,12 +76,12 @@ class Ground:
             for part in split_to_budget(list(map(self._histories.text_of, claim.item_ids)), context, reserved)
         ]
 
-    def request(self, subject: Evidence, n_reask: int) -> Request:
+    def request(self, subject: Evidence, retry: Retry = FIRST) -> Request:
         """Render the request for one part of a claim."""
         shown = subject.claim.item_ids[subject.first : subject.last]
         lines = render_lines((item_name(i), self._histories.text_of(item_id)) for i, item_id in enumerate(shown))
         schema = items_schema(len(shown), len(shown))
-        return self._asker.ask(subject, n_reask, schema, items=lines, interest=shown_name(subject.claim.interest))
+        return self._asker.ask(subject, retry, schema, items=lines, interest=shown_name(subject.claim.interest))
 
     def parse(self, subject: Evidence, outcome: Outcome) -> Parsed[SelectedIndices]:
         """Read which items the judge kept."""

@@ -12,6 +12,7 @@ import pyarrow as pa
 from ...hf_datasets import Taxonomy
 from ..parsing import NO_CATEGORY, Parsed, parse_mapping
 from ..requests import Outcome, Request
+from ..retries import FIRST, Retry
 from .base import Answered, Asker, shown_name
 
 __all__ = ["MAPPINGS", "Map", "Names"]
@@ -67,12 +68,12 @@ class Map:
         size = self._batch_size
         return [Names(tuple(self._names[i : i + size])) for i in range(0, len(self._names), size)]
 
-    def request(self, subject: Names, n_reask: int) -> Request:
+    def request(self, subject: Names, retry: Retry = FIRST) -> Request:
         """Render the request for one batch of names."""
         names = [shown_name(name) for name in subject.names]
         digits = len(str(max(self._taxonomy.ids)))
         lines = [f"{number}: [0-9]{{1,{digits}}}" for number in range(1, len(names) + 1)]
-        return self._asker.ask(subject, n_reask, {"regex": "\n".join(lines)}, categories=self._lines, interests=names)
+        return self._asker.ask(subject, retry, {"regex": "\n".join(lines)}, categories=self._lines, interests=names)
 
     def parse(self, subject: Names, outcome: Outcome) -> Parsed[Pairs]:
         """Read the categories of one batch."""

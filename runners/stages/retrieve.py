@@ -16,6 +16,7 @@ from ..histories import Histories, ObjectPool
 from ..parsing import Parsed, SelectedIndices, parse_indices
 from ..prompts import item_name, render_lines
 from ..requests import Outcome, Request
+from ..retries import FIRST, Retry
 from .base import Answered, Asker, items_schema, shown_name
 from .ground import Claim
 
@@ -104,12 +105,12 @@ class Retrieve:
         """Return every test set that can be asked about."""
         return [test_set for test_set in self._test_sets if test_set.backing and test_set.n_distractors]
 
-    def request(self, subject: TestSet, n_reask: int) -> Request:
+    def request(self, subject: TestSet, retry: Retry = FIRST) -> Request:
         """Render the request for one interest."""
         lines = render_lines((item_name(i), self._text(subject, item)) for i, item in enumerate(subject.shown))
         k = len(subject.backing)
         schema = items_schema(len(subject.shown), k)
-        return self._asker.ask(subject, n_reask, schema, items=lines, interest=shown_name(subject.interest), k=k)
+        return self._asker.ask(subject, retry, schema, items=lines, interest=shown_name(subject.interest), k=k)
 
     def _text(self, subject: TestSet, object_id: str) -> str:
         if object_id in subject.backing:

@@ -14,6 +14,7 @@ from ..histories import ObjectPool
 from ..parsing import Parsed, SelectedIndices, parse_indices
 from ..prompts import item_name, render_lines
 from ..requests import Outcome, Request
+from ..retries import FIRST, Retry
 from .base import Answered, Asker, items_schema, shown_name, split_to_budget
 
 __all__ = ["SHORTLISTS", "PoolPart", "Shortlist"]
@@ -84,12 +85,14 @@ class Shortlist:
             for batch in range(len(batches))
         ]
 
-    def request(self, subject: PoolPart, n_reask: int) -> Request:
+    def request(self, subject: PoolPart, retry: Retry = FIRST) -> Request:
         """Render the request for one part of the pool and one user."""
         size = subject.last - subject.first
         interests = self._interests[subject.user][subject.batch]
         lines = self._lines[subject.first]
-        return self._asker.ask(subject, n_reask, items_schema(size, size), items=lines, interests=interests)
+        schema = items_schema(size, size)
+        group = f"pool {subject.first}"
+        return self._asker.ask(subject, retry, schema, group=group, items=lines, interests=interests)
 
     def parse(self, subject: PoolPart, outcome: Outcome) -> Parsed[SelectedIndices]:
         """Read which objects overlap."""

@@ -11,7 +11,13 @@ from rich.console import Console
 METRICS = ("ig_precision", "ig_recall", "ig_f1", "is", "hm")
 
 
-def manifest(name="org/a", dataset="demo", taxonomy="open", n_users=9, **scores):
+def stage(n_unusable, n_engines=1):
+    outcomes = {"ok": 20 - n_unusable, "truncated": n_unusable, "invalid": 0, "refused": 0, "error": 0}
+    engines = [{"made_by": str(n)} for n in range(n_engines)]
+    return {"unusable_share": n_unusable / 20, "n_requests": 20, "outcomes": outcomes, "engines": engines}
+
+
+def manifest(name="org/a", dataset="demo", taxonomy="open", n_users=9, n_unusable=0, n_engines=1, **scores):
     values = dict.fromkeys(METRICS, 0.5) | scores
     score = {
         **values,
@@ -35,11 +41,17 @@ def manifest(name="org/a", dataset="demo", taxonomy="open", n_users=9, **scores)
         "left_out": {"grounding": 1, "mapping": 2},
         "policy": {"ig": {"thresholds": {"preset": "base"}}, "is": {"is_scope": "category"}},
         "oracle": {"version": "abc", "n_candidates": 2, "given": None},
+        "max_unusable_share": 0.1,
     }
+    extract = stage(n_unusable, n_engines)
     return {
         "candidate": {"name": name, "revision": "1", "profile": "p/1"},
         "data": {"dataset": dataset, "taxonomy": {"name": taxonomy, "sha256": "f"} if taxonomy else None},
-        "phases": {"extract": {}, "judge": {"model": {"name": "org/judge", "revision": "2"}}, "score": score},
+        "phases": {
+            "extract": {"stages": {"extract": extract}},
+            "judge": {"model": {"name": "org/judge", "revision": "2"}, "stages": {"ground": stage(0)}},
+            "score": score,
+        },
     }
 
 
@@ -89,9 +101,9 @@ def test_json_is_the_rows(compare):
 def test_markdown_is_a_table(compare):
     lines = compare(manifest("org/a|b"), manifest("org/b", hm=None)).markdown().splitlines()
     assert lines[0].startswith("| Candidate | IG precision | IG recall | IG F1 | IS | HM |")
-    assert lines[1] == "|" + " --- |" * 8
+    assert lines[1] == "|" + " --- |" * 9
     assert lines[2] == (
-        "| org/a\\|b | 50.0 40-60 | 50.0 40-60 | 50.0 40-60 | 50.0 40-60 | 50.0 40-60 | 4.2 | 90 % of 10 |"
+        "| org/a\\|b | 50.0 40-60 | 50.0 40-60 | 50.0 40-60 | 50.0 40-60 | 50.0 40-60 | 4.2 | 90 % of 10 | 0 % |"
     )
     assert "| - |" in lines[3]
     assert lines[-1] == (
@@ -145,3 +157,22 @@ def test_nothing_compares_to_nothing(compare):
     assert comparison.rows == ()
     assert shown(comparison)
     assert json.loads(comparison.json()) == []
+
+
+def test_a_candidate_with_too_many_unusable_answers_is_not_ranked(compare):
+    comparison = compare(manifest("org/a", ig_f1=0.9, n_unusable=7), manifest("org/b", ig_f1=0.2), manifest("org/c"))
+    first, second, _ = comparison.rows
+    assert first["not_ranked"] == "35 % of the answers of extract cannot be used or were cut (more than 10 %)."
+    assert (first["unusable_share_extract"], first["truncated_share_extract"]) == (0.35, 0.35)
+    assert second["not_ranked"] == ""
+    table = comparison.table()
+    cells = list(table.columns[3].cells)  # IG F1
+    assert [cell.startswith("[bold]") for cell in cells] == [False, False, True]
+    assert "35 %\n[dim]extract" in next(iter(table.columns[-1].cells))
+    assert "org/a is not ranked: 35 %" in comparison.markdown()
+
+
+def test_answers_of_several_engines_are_told(compare):
+    comparison = compare(manifest("org/a", n_engines=2), manifest("org/b"))
+    (note,) = comparison.notes
+    assert note.startswith("org/a: answers of 2 engines, versions or machines are mixed")

@@ -1,11 +1,12 @@
 from collections.abc import Sequence
 
 import pytest
-from gistbench.hf_datasets.errors import EngineError
+from gistbench.hf_datasets.errors import EngineError, RunStopped
 from gistbench.runners import execute as module
 from gistbench.runners.execute import SilentProgress, execute
+from gistbench.runners.halt import CallLimit, Halt
 from gistbench.runners.parsing import Parsed
-from gistbench.runners.requests import Message, ModelRef, Outcome, Request
+from gistbench.runners.requests import Message, ModelRef, Outcome, Request, Sampling
 from gistbench.runners.store import ResponseStore
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,11 +24,12 @@ class Quiz:
     def subjects(self):
         return self._subjects
 
-    def request(self, subject, n_reask):
-        self.rendered.append((subject, n_reask))
+    def request(self, subject, retry):
+        self.rendered.append((subject, retry))
         # What follows a dash is not asked: such subjects share a request.
-        prompt = subject.partition("-")[0] + " please" * n_reask
-        return Request("quiz", subject, (Message("user", prompt),), ModelRef("m", "1", "p/1"))
+        prompt = subject.partition("-")[0] + " please" * retry.n
+        messages = (Message("user", prompt),)
+        return Request("quiz", subject, messages, ModelRef("m", "1", "p/1"), retry.applied_to(Sampling()))
 
     def parse(self, subject, outcome):
         text = outcome.text
@@ -48,7 +50,7 @@ class Loud(SilentProgress):
     def start(self, description, total):
         self.told.append(("start", description, total))
 
-    def advance(self, *, stored):
+    def advance(self, outcome, *, stored):
         self.told.append("stored" if stored else "asked")
 
     def grow(self, n):
@@ -300,12 +302,11 @@ def test_requests_are_rendered_as_the_engine_takes_them(store, make_engine):
     seen = []
 
     def answer(request):
-        # The first rendering, window by window, asks the store; what is rendered after it is for the engine.
-        seen.append(len(quiz.rendered) - 20)
+        seen.append(len(quiz.rendered))
         return [Outcome(request.key, "ok", text="1")]
 
     list(execute(quiz, make_engine(answer), store, window=4))
-    assert seen == list(range(1, 21))
+    assert seen == [4 * (n // 4 + 1) for n in range(20)]
 
 
 def test_progress_is_told_of_every_request(store, scripted):
@@ -336,7 +337,110 @@ def test_the_order_of_arrival_changes_nothing(data, tmp_path_factory, scripted):
         with ResponseStore(tmp_path_factory.mktemp("s") / "s.sqlite") as store:
             quiz = Quiz(names)
             found = list(execute(quiz, scripted(arrange, **answers), store))
-            reasked = [rendered for rendered in quiz.rendered if rendered[1]]
+            reasked = [rendered for rendered in quiz.rendered if rendered[1].n]
         return sorted(found, key=lambda answer: (answer.subject, answer.key)), reasked
 
     assert records(lambda held: data.draw(st.permutations(held))) == records(None)
+
+
+# Asked again in another way
+
+
+def cut(request, text="4..."):
+    return [Outcome(request.key, "truncated", text=text, finish_reason="length", n_output_tokens=4096)]
+
+
+def test_an_answer_that_was_cut_is_asked_for_once_more_with_twice_the_room(store, make_engine):
+    def answer(request):
+        if request.sampling.max_tokens > 4096:
+            return [Outcome(request.key, "ok", text="42")]
+        return cut(request)
+
+    engine = make_engine(answer)
+    first, second = execute(Quiz(["a"]), engine, store)
+    assert [request.sampling.max_tokens for request in engine.asked] == [4096, 8192]
+    assert prompts(engine) == ["a", "a"]
+    assert (first.followed_up, second.parsed.value) == (True, 42)
+
+
+def test_it_is_given_more_room_only_once(store, make_engine):
+    engine = make_engine(
+        lambda r: [
+            Outcome(r.key, "truncated", text="4...", finish_reason="length", n_output_tokens=r.sampling.max_tokens)
+        ]
+    )
+    answers = list(execute(Quiz(["a"]), engine, store))
+    assert [request.sampling.max_tokens for request in engine.asked] == [4096, 8192]
+    assert (answers[-1].parsed.value, answers[-1].followed_up) == (4, False)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "n_asked"),
+    [
+        ({"text": "and so on " * 500, "n_output_tokens": 4096}, 3),  # only repeats itself: reminders, no more room
+        ({"text": "4...", "n_output_tokens": 100}, 1),  # the context ended, not the budget
+    ],
+)
+def test_more_room_is_not_given_where_it_cannot_help(store, make_engine, outcome, n_asked):
+    engine = make_engine(lambda r: [Outcome(r.key, "truncated", finish_reason="length", **outcome)])
+    answers = list(execute(Quiz(["a"]), engine, store))
+    assert {request.sampling.max_tokens for request in engine.asked} == {4096}
+    assert len(engine.asked) == n_asked
+    if n_asked == 3:
+        assert "repeats itself" in answers[-1].outcome.problem
+
+
+def test_the_second_reminder_comes_with_a_new_seed(store, scripted):
+    engine = scripted(a="what?")
+    list(execute(Quiz(["a"]), engine, store, max_reasks=3))
+    assert [(r.sampling.seed, r.sampling.temperature) for r in engine.asked] == [
+        (None, 0.0),
+        (None, 0.0),
+        (1_000_003, 0.7),
+        (2_000_006, 0.7),
+    ]
+
+
+def test_the_model_is_told_what_was_wrong(store, scripted):
+    quiz = Quiz(["a"])
+    list(execute(quiz, scripted(a=["what?", "who?", "1"]), store))
+    assert [retry.problem for _, retry in quiz.rendered] == ["", "'what?' is no number", "'who?' is no number"]
+
+
+# Stopped in good order
+
+
+def test_a_halted_run_waits_for_what_is_in_flight_and_goes_on_later(store, scripted):
+    halt = Halt(CallLimit(3))
+    names = [f"s{n}" for n in range(10)]
+    engine = scripted()
+    got = []
+    with pytest.raises(RunStopped, match="Stopped after 3 calls") as e:
+        got.extend(execute(Quiz(names), engine, store, halt=halt))
+    assert e.value.exit_status == 3
+    assert [answer.subject for answer in got] == names[:3]
+    assert len(store) == len(engine.asked) == 3
+    engine = scripted()
+    assert len(list(execute(Quiz(names), engine, store))) == 10
+    assert prompts(engine) == names[3:]
+
+
+def test_a_limit_that_is_just_enough_stops_nothing(store, scripted):
+    names = [f"s{n}" for n in range(5)]
+    assert len(list(execute(Quiz(names), scripted(), store, halt=Halt(CallLimit(5))))) == 5
+
+
+def test_a_halted_run_asks_no_follow_up(store, scripted):
+    engine = scripted(a="what?")
+    with pytest.raises(RunStopped):
+        list(execute(Quiz(["a"]), engine, store, halt=Halt(CallLimit(1))))
+    assert prompts(engine) == ["a"]
+
+
+def test_answers_that_lie_between_are_handed_out_while_the_engine_works(store, scripted):
+    """Memory: what the store has of a window is not kept until the engine has answered everything."""
+    names = [f"s{n}" for n in range(60)]
+    list(execute(Quiz(names[10:50]), scripted(), store))
+    subjects = [answer.subject for answer in execute(Quiz(names), scripted(), store, window=5)]
+    assert sorted(subjects, key=names.index) == names
+    assert subjects.index("s49") < subjects.index("s59")

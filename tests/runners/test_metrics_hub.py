@@ -50,6 +50,14 @@ scores = {"ig_recall": found["ig_recall"]}
 only = {"interest": "NBA", "category_id": 3, **retrieval}
 scores["is"] = specificity.compute(predictions=[[only]], references=["7"], ig_f1={"7": found["ig_f1"]})["is"]
 scores["s_recall"] = survey.compute(predictions=[[3]], references=[[3, 9]])["s_recall"]
+qrels_expansion = evaluate.load("gistbench/qrels_expansion")
+runs = {"system": ["A"] * 2, "user": ["7"] * 2, "item": ["x", "y"], "score": [2.0, 1.0]}
+human, llm = {"user": ["7"], "item": ["y"], "rating": [5]}, {"user": ["7"], "item": ["x"], "rating": [4]}
+qrels = {"human_qrels": human, "llm_qrels": llm, "n_resamples": 0}
+expanded = qrels_expansion.compute(runs=runs, **qrels)["per_system"]
+qrels_expansion.add_batch(predictions=[{name: runs[name] for name in ("user", "item", "score")}], references=["A"])
+assert qrels_expansion.compute(**qrels)["per_system"] == expanded
+scores["ap"] = [expanded["ap_human"], expanded["ap_augmented"]]
 
 # Collected batches, two instances of one module at once, in memory and on disk.
 others = [evaluate.load("gistbench/ig"), evaluate.load("gistbench/ig", keep_in_memory=True)]
@@ -67,14 +75,13 @@ scores["combined batches"] = combined.compute(**options)["is"]
 path = evaluate.save(sys.argv[1], **both)
 scores["saved"] = json.loads(path.read_text())["ig_per_user"]["user_id"]
 scores["oracle"] = ig.build_oracle(predictions={"x": [[record]]}, references=["7"], history=history)["oracle"]
-for name in sys.argv[2:]:
-    scores[name] = type(evaluate.load(f"gistbench/{name}")).__name__
 print(json.dumps(scores))
 """
 EXPECTED = {
     "ig_recall": 0.5,
     "is": 0.5,
     "s_recall": 0.5,
+    "ap": [[0.5], [1.0]],
     "collected": [0.5, 0.5, 0.5],
     "combined": [0.5, 0.5, ["history", "oracle"]],
     "combined batches": 0.5,
@@ -121,13 +128,9 @@ def command(client):
 @pytest.fixture
 def use(client, tmp_path):
     def run(env):
-        others = [name for name in NAMES if name not in ("ig", "is", "survey")]
-        done = client(USE, str(tmp_path / "saved.json"), *others, env=env)
+        done = client(USE, str(tmp_path / "saved.json"), env=env)
         assert done.returncode == 0, done.stderr
-        found = json.loads(done.stdout)
-        for name in others:
-            assert found.pop(name)
-        return found
+        return json.loads(done.stdout)
 
     return run
 
@@ -347,5 +350,5 @@ def test_every_folder_with_a_module_of_its_name_is_a_metric(tmp_path):
     (tmp_path / "one" / "one.py").touch()
     (tmp_path / "two" / "other.py").touch()
     assert list(metric_folders(tmp_path)) == ["one"]
-    assert {"ig", "is", "survey"} <= set(NAMES)
+    assert set(NAMES) == {"ig", "is", "survey", "qrels_expansion"}
     assert os.path.isdir(metric_folders()["ig"])

@@ -32,8 +32,8 @@ VARIANTS = {
     **{name: (name, {}) for name in PROMPTS},
     "extract_mind": ("extract", {"signals": ("explicit_positive", "implicit_negative")}),
     "extract_explicit": ("extract", {"signals": ("explicit_positive",)}),
-    "ground_asked_again": ("ground", {"n_reask": 2}),
-    "map_asked_again": ("map", {"n_reask": 1, "interests": ["Sourdough bread"]}),
+    "ground_asked_again": ("ground", {"problem": "Not a plain list of items: 'Sure! Here'."}),
+    "map_asked_again": ("map", {"problem": "", "interests": ["Sourdough bread"]}),
 }
 
 
@@ -102,11 +102,13 @@ def test_only_the_signals_of_the_data_set_are_named():
 
 @pytest.mark.parametrize("name", PROMPTS)
 def test_asking_again_keeps_the_prefix_and_changes_the_request(name):
-    first, second, third = (load_prompt(name).render(n_reask=n, **VALUES[name]) for n in range(3))
+    problems = (None, "", "The answer is <b>empty</b>.")
+    first, second, third = (load_prompt(name).render(problem=problem, **VALUES[name]) for problem in problems)
     assert first[0] == second[0] == third[0]
     assert second[1].content.startswith(first[1].content)
-    assert third[1].content.startswith(second[1].content)
+    assert third[1].content.startswith(first[1].content)
     assert len({first, second, third}) == 3
+    assert "The answer is ‹b›empty‹/b›." in third[1].content
 
 
 @pytest.mark.parametrize("name", PROMPTS)

@@ -16,7 +16,8 @@ from gistbench.runners.engines.lexical import LexicalConfig
 from gistbench.runners.prompts import PROMPTS, load_prompt
 from gistbench.runners.runfolder import TABLES
 from gistbench.runners.store import ResponseStore
-from gistbench.runners.suite import Suite, run_folders
+from gistbench.runners.suite import Suite
+from gistbench.runners.suitefolder import run_folders
 
 CANDIDATES = ("lexical/hashtag", "lexical/tfidf", "lexical/phrase")
 STAGES = ("extract", "ground", "shortlist", "retrieve", "map")
@@ -592,7 +593,7 @@ def test_a_candidate_that_never_answers_is_listed_with_no_scores(own_file, tmp_p
 def test_answers_that_cannot_be_read_are_told_with_the_first_of_them(own_file, tmp_path, script_engine, caplog):
     script_engine(lambda request, ruled: replace(ruled, text="Sorry!") if request.about.user == "u01" else ruled)
     Suite(tmp_path / "suite", small(own_file)).extract()
-    assert "1 of 5 answers cannot be used. The first: user u01, chunk 1 of 1" in caplog.text
+    assert "1 of 3 answers cannot be used. The first: user u01, chunk 1 of 1" in caplog.text
     assert "'Sorry!'" in caplog.text
 
 

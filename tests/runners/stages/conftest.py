@@ -10,6 +10,7 @@ from gistbench.runners.draw import hash_strings
 from gistbench.runners.engines.lexical import LexicalConfig
 from gistbench.runners.histories import Histories, ObjectPool
 from gistbench.runners.requests import ModelRef, Outcome
+from gistbench.runners.retries import FIRST, Retry
 from gistbench.runners.stages.base import Answered, Asker
 
 MODEL = ModelRef("lexical/overlap", "1", "lexical/1")
@@ -59,9 +60,9 @@ def answered() -> Callable[..., Answered[Any, Any]]:
     """Answer a subject of a stage with a text; None is a call that failed."""
 
     def answer(
-        stage: Any, subject: Any, text: str | None, *, followed_up: bool = False, n_reask: int = 0, **outcome: Any
+        stage: Any, subject: Any, text: str | None, *, followed_up: bool = False, retry: Retry = FIRST, **outcome: Any
     ) -> Answered[Any, Any]:
-        key = stage.request(subject, n_reask).key
+        key = stage.request(subject, retry).key
         status = "error" if text is None else "ok"
         told = Outcome(key, status, text or "", **{"finish_reason": "stop", **outcome})
         return Answered(subject, key, told, stage.parse(subject, told), followed_up)

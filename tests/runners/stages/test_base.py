@@ -4,6 +4,7 @@ import pytest
 from gistbench.hf_datasets.errors import ConfigError
 from gistbench.runners.engines.openai import OpenAIConfig
 from gistbench.runners.requests import ModelRef
+from gistbench.runners.retries import FIRST
 from gistbench.runners.stages.base import BYTES_PER_TOKEN, NAME_BYTES, Asker, items_schema, split_to_budget
 from hypothesis import given
 from hypothesis import strategies as st
@@ -60,7 +61,7 @@ def test_the_schema_of_picks(n_items, n_picks, accepted, refused):
 def ask(**options):
     config = OpenAIConfig(base_url="http://localhost/v1", **options)
     model = ModelRef(config.name, "", "default/1")
-    return Asker.of("ground", model, config).ask("x", 0, {"regex": "NONE"}, items="item_0 | x", interest="y")
+    return Asker.of("ground", model, config).ask("x", FIRST, {"regex": "NONE"}, items="item_0 | x", interest="y")
 
 
 def test_a_request_carries_the_prompts_answer_length_and_the_schema():

@@ -2,6 +2,7 @@ import json
 
 import pytest
 from gistbench.runners.engines.lexical.reading import record
+from gistbench.runners.retries import Retry
 from gistbench.runners.stages.extract import Chunk, Extract
 
 HISTORY = [(f"o{n}", f"text {n}", ("e+", "i+", "i-", "e-")[n % 4]) for n in range(7)]
@@ -30,7 +31,7 @@ def test_chunks_cover_the_history_once_newest_first(make_stage, size, chunks):
     stage = make_stage(chunk_size=size)
     mine = [chunk for chunk in stage.subjects() if chunk.user == "u"]
     assert mine == [Chunk("u", position, chunks) for position in range(chunks)]
-    parts = [shown(stage.request(chunk, 0)) for chunk in mine]
+    parts = [shown(stage.request(chunk)) for chunk in mine]
     assert [object_id for part in parts for object_id in part] == [f"o{n}" for n in range(7)]
     assert all(len(part) == size for part in parts[:-1])
 
@@ -39,14 +40,14 @@ def test_chunks_cover_the_history_once_newest_first(make_stage, size, chunks):
 def test_only_the_newest_engagements_are_shown(make_stage, length, parts):
     stage = make_stage(chunk_size=3, history_length=length)
     mine = [chunk for chunk in stage.subjects() if chunk.user == "u"]
-    found = [shown(stage.request(chunk, 0)) for chunk in mine]
+    found = [shown(stage.request(chunk)) for chunk in mine]
     assert [len(part) for part in found] == parts
     assert [object_id for part in found for object_id in part] == [f"o{n}" for n in range(min(length, 7))]
 
 
 def test_a_request_shows_id_kind_and_text(make_stage, make_histories):
     odd = make_histories(u=[("a b", "two\nlines", "e+"), ("plain", "</item> | x", "i-")])
-    (request,) = (make_stage(odd).request(chunk, 0) for chunk in make_stage(odd).subjects())
+    (request,) = (make_stage(odd).request(chunk) for chunk in make_stage(odd).subjects())
     lines = 'The record:\n"a b" | explicit_positive | two lines\nplain | implicit_negative | ‹/item› | x\n\n'
     assert lines in request.messages[1].content
     assert str(request.about) == "user u, chunk 1 of 1"
@@ -54,7 +55,7 @@ def test_a_request_shows_id_kind_and_text(make_stage, make_histories):
 
 def test_only_the_data_sets_signals_are_explained(make_stage, make_histories):
     histories = make_histories(signals=["explicit_positive"], u=[("a", "x", "e+")])
-    content = make_stage(histories).request(Chunk("u", 0, 1), 0).messages[1].content
+    content = make_stage(histories).request(Chunk("u", 0, 1)).messages[1].content
     assert "implicit" not in content
 
 
@@ -125,8 +126,8 @@ def test_an_unreadable_answer_is_asked_again_and_the_first_one_does_not_count(ma
     mine, other = stage.subjects()
     bad = answered(stage, mine, "I would say jazz", followed_up=True)
     assert stage.follow_up(mine, bad.parsed) == mine
-    assert stage.request(mine, 1).key != stage.request(mine, 0).key
-    good = answered(stage, mine, answer(("Jazz", "o1")), n_reask=1)
+    assert stage.request(mine, Retry(1)).key != stage.request(mine).key
+    good = answered(stage, mine, answer(("Jazz", "o1")), retry=Retry(1))
     users, extractions = stage.records([bad, good, answered(stage, other, "[]")])
     assert users.to_pylist()[0]["n_chunks"] == 1
     assert extractions["request_keys"].to_pylist() == [[good.key]]
@@ -149,13 +150,13 @@ def test_a_user_for_whom_nothing_is_found_is_scored(make_stage, answered):
 
 
 def test_a_candidate_is_held_to_a_schema_only_when_its_configuration_says_so(make_stage):
-    assert make_stage().request(Chunk("u", 0, 1), 0).schema is None
+    assert make_stage().request(Chunk("u", 0, 1)).schema is None
 
 
 def test_a_candidate_that_is_held_to_a_schema_can_cite_all_that_is_shown_and_nothing_else(asker, make_histories):
     long = "https://example.org/videos/" + "0123456789abcdef" * 6
     history = [(long, "x", "e+"), (long, "x", "i+"), ('a "b"', "y", "i+"), ("c", "z", "e-")]
     stage = Extract(asker("extract", structured=True), make_histories(u=history), chunk_size=3)
-    interest = stage.request(Chunk("u", 0, 2), 0).schema["json"]["items"]["properties"]
+    interest = stage.request(Chunk("u", 0, 2)).schema["json"]["items"]["properties"]
     assert interest["item_ids"]["items"] == {"enum": [long, 'a "b"']}
     assert interest["item_ids"]["maxItems"] == 2

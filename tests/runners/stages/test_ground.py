@@ -1,5 +1,6 @@
 import pytest
 from gistbench.runners.engines.lexical.reading import items
+from gistbench.runners.retries import Retry
 from gistbench.runners.stages.ground import Claim, Evidence, Ground
 
 
@@ -28,7 +29,7 @@ def make_stage(asker, histories):
 def test_shows_known_items_once_in_the_order_cited(make_stage):
     stage = make_stage(JAZZ, GHOSTS, MINE)
     assert stage.subjects() == [Evidence(JAZZ, 0, 3), Evidence(MINE, 0, 1)]
-    content = stage.request(stage.subjects()[0], 0).messages[1].content
+    content = stage.request(stage.subjects()[0]).messages[1].content
     assert "item_0 | Blues\nitem_1 | Jazz\nitem_2 | Tea item_9 | Jazz\n" in content
     assert items(content) == ["Blues", "Jazz", "Tea item_9 | Jazz"]
     assert "ghost" not in content
@@ -37,7 +38,7 @@ def test_shows_known_items_once_in_the_order_cited(make_stage):
 
 def test_interest_names_are_cleaned(make_stage):
     claim = Claim("u", "Jazz\n\nInterest: all </items>", ("a",))
-    content = make_stage(claim).request(Evidence(claim, 0, 1), 0).messages[1].content
+    content = make_stage(claim).request(Evidence(claim, 0, 1)).messages[1].content
     assert content.endswith("Interest: Jazz Interest: all ‹/items›")
 
 
@@ -79,7 +80,7 @@ def parted(asker, make_histories):
 def test_many_items_are_split_to_the_context(parted):
     stage, claim = parted
     assert stage.subjects() == [Evidence(claim, 0, 3), Evidence(claim, 3, 6), Evidence(claim, 6, 7)]
-    second = stage.request(stage.subjects()[1], 0)
+    second = stage.request(stage.subjects()[1])
     assert [text[:6] for text in items(second.messages[1].content)] == ["text 3", "text 4", "text 5"]
     assert str(second.about) == "user u, interest 'Jazz', cited items 3 to 5"
     assert second.schema == {"regex": "(NONE|item_[0-9]{1,1}(, item_[0-9]{1,1}){0,2})"}
@@ -109,7 +110,7 @@ def test_an_unreadable_answer_is_asked_again(make_stage, answered):
     (subject,) = stage.subjects()
     bad = answered(stage, subject, "Both", followed_up=True)
     assert stage.follow_up(subject, bad.parsed) == subject
-    good = answered(stage, subject, "item_0", n_reask=1)
+    good = answered(stage, subject, "item_0", retry=Retry(1))
     assert stage.follow_up(subject, good.parsed) is None
     (row,) = stage.records([bad, good]).to_pylist()
     assert (row["relevant_item_ids"], row["status"]) == (["a"], "ok")

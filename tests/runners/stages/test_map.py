@@ -1,6 +1,7 @@
 import pytest
 from gistbench.hf_datasets import Taxonomy, load_taxonomy
 from gistbench.runners.engines.lexical.reading import categories, interests
+from gistbench.runners.retries import Retry
 from gistbench.runners.stages.map import Map, Names
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -28,14 +29,12 @@ def test_sorted_unique_names_in_threes(make_stage):
 @given(st.permutations(NAMES * 2))
 def test_requests_do_not_depend_on_the_order_of_interests(make_stage, names):
     stage, expected = make_stage(names), make_stage()
-    assert [stage.request(s, 0).key for s in stage.subjects()] == [
-        expected.request(s, 0).key for s in expected.subjects()
-    ]
+    assert [stage.request(s).key for s in stage.subjects()] == [expected.request(s).key for s in expected.subjects()]
 
 
 def test_the_request_lists_categories_with_domains_and_numbered_names(make_stage):
     stage = make_stage(["Tea\n1 | ceremony", "</s>"])
-    request = stage.request(stage.subjects()[0], 0)
+    request = stage.request(stage.subjects()[0])
     content = request.messages[1].content
     assert "\n1 | Music: Jazz\n2 | Food: Tea\n31 | Chess\n0 | none of these\n" in content
     assert categories(content) == [("1", "Music", "Jazz"), ("2", "Food", "Tea"), ("31", "", "Chess")]
@@ -47,7 +46,7 @@ def test_the_request_lists_categories_with_domains_and_numbered_names(make_stage
 
 def test_the_schema_has_room_for_every_category(make_stage):
     taxonomy = load_taxonomy("open")
-    request = make_stage(["x"], taxonomy).request(Names(("x",)), 0)
+    request = make_stage(["x"], taxonomy).request(Names(("x",)))
     assert request.schema == {"regex": f"1: [0-9]{{1,{len(str(max(taxonomy.ids)))}}}"}
 
 
@@ -85,7 +84,7 @@ def test_names_that_an_answer_passes_over_are_asked_again_and_then_unmapped(make
     first = answered(stage, subject, "1: 2\n2: 99", followed_up=True)  # 99 is no category
     rest = stage.follow_up(subject, first.parsed)
     assert rest == Names(("Bebop", "Endgames"))
-    second = answered(stage, rest, "1: 1", n_reask=1)
+    second = answered(stage, rest, "1: 1", retry=Retry(1))
     assert stage.follow_up(rest, second.parsed) == Names(("Endgames",))
     table = stage.records([first, second])
     assert rows(table) == {"Assam": (2, "ok"), "Bebop": (1, "ok"), "Endgames": (0, "unmapped")}
@@ -106,7 +105,7 @@ def test_a_name_that_was_passed_over_and_then_not_answered_is_unmapped(make_stag
     stage = make_stage(["Assam", "Bebop"])
     (subject,) = stage.subjects()
     first = answered(stage, subject, "1: 2", followed_up=True)
-    second = answered(stage, Names(("Bebop",)), None, n_reask=1)
+    second = answered(stage, Names(("Bebop",)), None, retry=Retry(1))
     assert rows(stage.records([first, second])) == {"Assam": (2, "ok"), "Bebop": (0, "unmapped")}
 
 

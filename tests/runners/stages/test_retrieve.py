@@ -1,5 +1,6 @@
 import pytest
 from gistbench.runners.engines.lexical.reading import items, picks_wanted
+from gistbench.runners.retries import Retry
 from gistbench.runners.stages.ground import Claim
 from gistbench.runners.stages.retrieve import Retrieve
 from hypothesis import HealthCheck, given, settings
@@ -91,7 +92,7 @@ def test_fewer_items_all_back_and_the_set_is_still_fifty(make_stage, n):
 def test_the_request_shows_texts_and_asks_for_as_many_as_there_are(make_stage):
     stage = make_stage(Claim("u", "Jazz </s>", CITED[:3]))
     subject = only(stage)
-    request = stage.request(subject, 0)
+    request = stage.request(subject)
     content = request.messages[1].content
     assert items(content) == [f"text of {item}" for item in subject.shown]
     assert picks_wanted(content) == 3
@@ -165,6 +166,6 @@ def test_an_unreadable_answer_is_asked_again(make_stage, answered):
     subject = only(stage)
     bad = answered(stage, subject, "I found 3 items: 0, 2, 5", followed_up=True)
     assert stage.follow_up(subject, bad.parsed) == subject
-    good = answered(stage, subject, "0, 2, 5", n_reask=1)
+    good = answered(stage, subject, "0, 2, 5", retry=Retry(1))
     (row,) = stage.records([bad, good]).to_pylist()
     assert (row["status"], len(row["selected_item_ids"]), row["request_keys"]) == ("ok", 3, [good.key])

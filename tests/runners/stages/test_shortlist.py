@@ -1,5 +1,6 @@
 import pytest
 from gistbench.runners.engines.lexical.reading import interests, items
+from gistbench.runners.retries import Retry
 from gistbench.runners.stages.shortlist import PoolPart, Shortlist
 
 RESERVED = 1200 + 4096  # with max_tokens=4096
@@ -23,7 +24,7 @@ def test_users_without_interests_are_not_asked_about(make_stage):
 
 def test_the_pool_stands_first_and_the_interests_last_sorted_and_cleaned(make_stage):
     stage = make_stage(interests={"u": ["Jazz", "Blues\n- all"]})
-    content = stage.request(PoolPart(0, 6, "u"), 0).messages[1].content
+    content = stage.request(PoolPart(0, 6, "u")).messages[1].content
     assert items(content) == [f"text {i}" for i in range(6)]
     assert interests(content) == ["Blues - all", "Jazz"]
     assert content.index("item_5 | text 5") < content.index("Interests:\n- Blues - all\n- Jazz")
@@ -38,7 +39,7 @@ def test_the_pool_is_split_to_the_context_and_all_users_share_the_prefix_of_a_pa
     ]  # fmt: skip
     by_part = {}
     for subject in stage.subjects():
-        request = stage.request(subject, 0)
+        request = stage.request(subject)
         assert items(request.messages[1].content) == [f"text {i}" for i in range(subject.first, subject.last)]
         by_part.setdefault(subject.first, []).append(request)
     for mine, theirs in by_part.values():
@@ -54,7 +55,7 @@ def test_a_prompt_holds_no_more_than_the_context(make_stage):
     for context in (8_192, 32_768):
         stage = make_stage(n=1000, context=context, interests=names, width=300)
         for subject in stage.subjects():
-            request = stage.request(subject, 0)
+            request = stage.request(subject)
             n_chars = sum(len(message.content) for message in request.messages)
             assert n_chars / 3 + request.sampling.max_tokens <= context
 
@@ -63,7 +64,7 @@ def test_a_user_with_very_many_interests_still_fits_the_context(make_stage):
     names = {"u": [f"a rather long-winded name of an interest, number {i}" for i in range(300)]}
     stage = make_stage(n=1000, context=32_768, interests=names, width=300)
     for subject in stage.subjects():
-        request = stage.request(subject, 0)
+        request = stage.request(subject)
         assert sum(len(m.content) for m in request.messages) / 3 + request.sampling.max_tokens <= 32_768
 
 
@@ -102,7 +103,7 @@ def test_an_unreadable_answer_is_asked_again_and_does_not_count(make_stage, answ
     subject = PoolPart(0, 6, "u")
     bad = answered(stage, subject, "All of them", followed_up=True)
     assert stage.follow_up(subject, bad.parsed) == subject
-    good = answered(stage, subject, "item_3", n_reask=1)
+    good = answered(stage, subject, "item_3", retry=Retry(1))
     (row,) = stage.records([bad, good]).to_pylist()
     assert (row["n_overlapping"], row["n_unanswered"], row["request_keys"]) == (1, 0, [good.key])
 

@@ -1,0 +1,155 @@
+"""Suite folders: which run folders belong together, under which configuration, and who may work on them.
+
+``config.json`` records what was asked for. A folder that holds a run on other data, with other questions or another
+judge is refused; two processes take turns.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from ..hf_datasets.errors import StoreError
+from .requests import ModelRef
+from .runfolder import RunFolder, read_json, write_json
+
+__all__ = ["SUITE_FORMAT", "SuiteFolder", "run_folders"]
+
+logger = logging.getLogger(__name__)
+
+SUITE_FORMAT = 1
+
+
+class SuiteFolder:
+    """One suite folder on disk."""
+
+    def __init__(self, path: Path | str) -> None:
+        """Name the folder; nothing is read or made yet."""
+        self.path = Path(path)
+        self._config = self.path / "config.json"
+
+    @property
+    def recorded(self) -> dict[str, Any]:
+        """What the folder records of itself.
+
+        Raises:
+            StoreError: it is no suite folder.
+        """
+        if not self._config.exists():
+            raise StoreError(
+                f"{self.path} is no suite folder: it has no config.json. `gistbench run` or `extract` makes one."
+            )
+        recorded: dict[str, Any] = read_json(self._config)
+        needed = {"format", "config", "identity", "judge", "runs"}
+        if not isinstance(recorded, dict) or not needed <= set(recorded) or recorded["format"] != SUITE_FORMAT:
+            raise StoreError(
+                f"{self._config} is not what a suite of format {SUITE_FORMAT} records. Name another --output."
+            )
+        for name in recorded["runs"]:
+            if not isinstance(name, str) or Path(name).name != name or name in ("", ".", ".."):
+                raise StoreError(f"{self._config} names the run folder {name!r}, which is not a folder of this suite.")
+        return recorded
+
+    @property
+    def runs(self) -> list[RunFolder]:
+        """The run folders that belong to it, in order; none where the folder is not claimed yet."""
+        if not self._config.exists():
+            return []
+        return [RunFolder(self.path / name) for name in self.recorded["runs"]]
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Work on the folder alone: a second process waits, and then finds everything answered.
+
+        Raises:
+            StoreError: it is a file, a folder of something else, or cannot be written to.
+        """
+        try:
+            self._refuse_foreign()
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(self.path / ".lock")
+            try:
+                lock.acquire(blocking=False)
+            except Timeout:
+                logger.warning("%s: another process is at work here; waiting for it.", self.path)
+                lock.acquire()
+        except OSError as error:
+            raise StoreError(f"{self.path} cannot be written to: {error}. Name another --output.") from error
+        try:
+            yield
+        finally:
+            lock.release()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a process is at work here at this moment."""
+        if not (self.path / ".lock").exists():
+            return False
+        try:
+            FileLock(self.path / ".lock").acquire(blocking=False).lock.release()
+        except Timeout:
+            return True
+        return False
+
+    def _refuse_foreign(self) -> None:
+        if self.path.exists() and not self.path.is_dir():
+            raise StoreError(f"{self.path} is a file, not a folder. Name another --output.")
+        # Hidden: what a process that was killed, or that starts at this moment, has not moved into its place.
+        files = self.path.iterdir() if self.path.exists() and not self._config.exists() else ()
+        if any(not file.name.startswith(".") for file in files):
+            raise StoreError(f"{self.path} is not empty and no suite folder. Name another --output.")
+
+    def claim(self, config: Mapping[str, Any], identity: Mapping[str, Any]) -> None:
+        """Take an empty folder.
+
+        Args:
+            config: what was asked for.
+            identity: the part of it that must not change within a suite folder.
+
+        Raises:
+            StoreError: the folder holds a run on other data or with other questions.
+        """
+        if not self._config.exists():
+            self.record(config, identity, runs=[])
+            return
+        there = self.recorded["identity"]
+        differing = sorted(name for name in identity if identity[name] != there.get(name))
+        if differing:
+            found = "; ".join(f"{name}: {there.get(name)!r} there, {identity[name]!r} now" for name in differing)
+            raise StoreError(
+                f"{self.path} holds another run ({found}). Name another --output, or go on with the recorded settings."
+            )
+
+    def record(self, config: Mapping[str, Any], identity: Mapping[str, Any], **changes: Any) -> None:
+        """Write down what was asked for, and which run folders belong to it (``runs``) or who judges (``judge``)."""
+        recorded = self.recorded if self._config.exists() else {"runs": [], "judge": None}
+        kept = {name: recorded[name] for name in ("judge", "runs")}
+        write_json(self._config, {"format": SUITE_FORMAT, "config": config, "identity": identity, **kept, **changes})
+
+    def refuse_other_judge(self, judge: ModelRef) -> None:
+        """Make sure that nobody else judges here.
+
+        Raises:
+            StoreError: another model does.
+        """
+        recorded = self.recorded["judge"] if self._config.exists() else None
+        if recorded is not None and recorded != asdict(judge):
+            raise StoreError(
+                f"{self.path} is judged by {ModelRef(**recorded)}, not by {judge}, and scores of different judges "
+                "do not compare. Name another --output (with --store the extractions are not paid for again)."
+            )
+
+
+def run_folders(path: Path) -> list[RunFolder]:
+    """Return the run folders of a suite folder, or a run folder itself.
+
+    Raises:
+        StoreError: the path is neither.
+    """
+    if (path / "manifest.json").exists():
+        return [RunFolder(path)]
+    return [RunFolder(path / name) for name in SuiteFolder(path).recorded["runs"]]
