@@ -8,7 +8,7 @@
     ├── EngineError           an engine that cannot be started, or cannot answer at all
     ├── StoreError            a response store or run folder that does not fit what is asked of it
     ├── HubError              a Hub that refuses, cannot be reached, or holds something else than was expected
-    └── RunStopped            a run that was told to stop, or reached a limit; it can be gone on with
+    └── RunStoppedError       a run that was told to stop, or reached a limit; it can be gone on with
 
     GistbenchWarning          a result that stands but means less than it seems
 
@@ -23,7 +23,7 @@ __all__ = [
     "GistbenchError",
     "GistbenchWarning",
     "HubError",
-    "RunStopped",
+    "RunStoppedError",
     "StoreError",
 ]
 
@@ -52,7 +52,7 @@ class HubError(GistbenchError, RuntimeError):
     """A Hub that refuses, cannot be reached, or holds something else than was expected."""
 
 
-class RunStopped(GistbenchError, RuntimeError):
+class RunStoppedError(GistbenchError, RuntimeError):
     """A run that was told to stop, or reached a limit. What was answered is kept, and it can be gone on with."""
 
     def __init__(self, reason: str, exit_status: int = 1) -> None:

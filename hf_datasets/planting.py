@@ -27,11 +27,13 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ._captions import sentences
 from .errors import ConfigError
 from .schema import ENGAGEMENT_SCHEMA, INTERACTION_TYPES
 from .taxonomy import Taxonomy
@@ -74,6 +76,8 @@ _BLOCK_USERS = 1000
 _TABLE_ROWS = 262_144
 _FIRST_TIME = 1_704_067_200  # 2024-01-01T00:00:00Z
 _YEAR_SECONDS = 365 * 86_400
+_SPREAD_OF_LENGTHS = 0.7
+"""Of the logarithm of the number of sentences in a text."""
 
 _OPENERS = (
     "Honest thoughts about", "What nobody mentions about", "Seven lessons from", "Back again with", "Still learning:",
@@ -124,6 +128,9 @@ class PlantingParameters:
     """Share of a history's engagements whose objects belong to no topic."""
     n_topics: int = 40
     """Categories that interests are drawn from."""
+    n_sentences_per_text: int = 0
+    """Median number of sentences after the title in an object's text; a tenth has more than twice as many. 2 makes
+    texts as long as those of captions and posts are: 220 characters in the median, some 1,000 and more."""
     seed: int = 0
 
     def check(self) -> None:
@@ -131,7 +138,7 @@ class PlantingParameters:
         for name in ("n_users", "n_interests_per_user", "n_engagements_per_user", "n_topics"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}; it must be 1 or more.")
-        for name in ("n_false_interests_per_user", "seed"):
+        for name in ("n_false_interests_per_user", "n_sentences_per_text", "seed"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"{name} is {getattr(self, name)}; it must be 0 or more.")
         if not 0 <= self.noise_share < 1:
@@ -284,8 +291,11 @@ class Planting:
     def _object_texts(self) -> list[str]:
         rng = self._generator(2)
         taken = set().union(*(_tokens(name) for name in self.taxonomy.names))
-        openers = [phrase for phrase in _OPENERS if not _tokens(phrase) & taken]
-        closers = [phrase for phrase in _CLOSERS if not _tokens(phrase) & taken]
+
+        def is_usable(phrase: str) -> bool:
+            return not _tokens(phrase) & taken
+
+        openers, closers = list(filter(is_usable, _OPENERS)), list(filter(is_usable, _CLOSERS))
         per_topic = self._objects_per_topic
         subjects = [self.taxonomy.names[place] for place in self._topics for _ in range(per_topic)]
         parts = list(range(101, 101 + per_topic)) * len(self._topics)  # no category has such numbers
@@ -296,9 +306,20 @@ class Planting:
         parts.extend(range(101, 101 + self._noise_objects))
         first = rng.integers(len(openers), size=len(subjects)).tolist()
         last = rng.integers(len(closers), size=len(subjects)).tolist()
-        return [
+        titles = [
             f"{openers[a]} {subject} {closers[b]}, part {part}"
             for a, subject, b, part in zip(first, subjects, last, parts, strict=True)
+        ]
+        return self._with_sentences(titles, sentences(is_usable)) if self.parameters.n_sentences_per_text else titles
+
+    def _with_sentences(self, titles: list[str], pool: list[str]) -> list[str]:
+        rng = self._generator(4)
+        spread = rng.lognormal(0, _SPREAD_OF_LENGTHS, size=len(titles))
+        numbers = np.rint(self.parameters.n_sentences_per_text * spread).astype(np.int64)
+        drawn = iter(rng.integers(len(pool), size=int(numbers.sum())).tolist())
+        return [
+            " ".join([f"{title}.", *(pool[i] for i in islice(drawn, n))])
+            for title, n in zip(titles, numbers.tolist(), strict=True)
         ]
 
     def _blocks(

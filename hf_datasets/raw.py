@@ -137,7 +137,9 @@ def read_delimited(
     """
     bad = bad_rows or BadRows()
     header = list(file.names or ())
+    empty = True
     for block, line in _blocks(file, partial(_end_of_rows, file)):
+        empty = empty and not block.strip(b"\r\n")
         if not header:
             header, block, line = _take_header(file, block, line)
             if header:
@@ -148,8 +150,9 @@ def read_delimited(
             batch = _parse_delimited(file, block, line, header, columns, bad)
             if batch.num_rows:
                 yield batch
-    if not header:
-        raise DataError(f"{file.source}: the file is empty; a header and rows were expected.")
+    if empty:
+        expected = "rows" if file.names else "a header and rows"
+        raise DataError(f"{file.source}: the file is empty; {expected} were expected.")
 
 
 def read_header(file: RawFile) -> list[str]:

@@ -75,7 +75,7 @@ class DatasetRecord:
     builder: "type[datasets.DatasetBuilder]"
     redistributable: bool = False
     """The licence allows the built rows to be passed on: only then are they pushed to a Hub."""
-    citation: str = ""
+    citation: str = "The gistbench contributors. 2026. gistbench. https://huggingface.co/datasets/gistbench/gistbench"
     homepage: str = ""
     taxonomy: str = "open"
     """The default taxonomy, a name for :func:`~gistbench.hf_datasets.taxonomy.load_taxonomy`."""

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ..hf_datasets import INTERACTION_TYPES, newest_first
+from ..hf_datasets import INTERACTION_TYPES
+from ..hf_datasets.schema import order_newest_first, take_rows
 from .draw import hash_strings, order, salt
 from .prompts import clean
 
@@ -68,7 +69,9 @@ class Histories:
             signals: the interaction types of the whole data set.
             max_item_chars: where texts are cut; None never cuts.
         """
-        ordered = newest_first(engagements)
+        # Texts stay where they are: most of the memory is theirs, and one of each object is all that is needed.
+        rows = pa.array(order_newest_first(engagements))
+        ordered = engagements.select(["user_id", "object_id", "interaction_type"]).take(rows)
         self.signals = tuple(name for name in INTERACTION_TYPES if name in set(signals))
         objects = _texts_by_object(engagements)
         self.object_ids: tuple[str, ...] = tuple(objects.index)
@@ -133,6 +136,8 @@ class Histories:
 
 def _texts_by_object(engagements: pa.Table) -> "pd.Series[str]":
     """Return each object's first text, indexed by id in the order of ids."""
-    frame = engagements.select(["object_id", "object_text"]).to_pandas()
-    texts: pd.Series[str] = frame.drop_duplicates("object_id").set_index("object_id")["object_text"].sort_index()
-    return texts
+    codes = engagements["object_id"].combine_chunks().dictionary_encode()
+    _, first_rows = np.unique(codes.indices.to_numpy(), return_index=True)
+    # Codes are given in the order of first appearance, so the first rows are those of the dictionary.
+    texts = take_rows(engagements.select(["object_text"]), first_rows)["object_text"]
+    return pd.Series(texts.to_pylist(), index=codes.dictionary.to_pylist(), dtype=object).sort_index()

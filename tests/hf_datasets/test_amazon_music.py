@@ -2,10 +2,12 @@ import gzip
 import json
 
 import pytest
-from gistbench.hf_datasets.amazon_music import AmazonMusic, product_text
-from gistbench.hf_datasets.builder import build_report, prepare
+from gistbench.hf_datasets.amazon_music import product_text
+from gistbench.hf_datasets.builder import build_report
 from gistbench.hf_datasets.errors import ConfigError, DataError
-from gistbench.hf_datasets.registry import dataset_record, load_engagements
+from gistbench.hf_datasets.registry import dataset_record
+
+from .formats import Format, add
 
 
 def review(user, product, rating, time, **more):
@@ -64,35 +66,17 @@ def lines(records):
     return "".join(f"{json.dumps(record)}\n" for record in records)
 
 
+AMAZON_MUSIC = Format(
+    "amazon_music",
+    {"Digital_Music.jsonl": lines(REVIEWS), "meta_Digital_Music.jsonl": lines(META)},
+    objects="meta_Digital_Music.jsonl",
+)
+build, load, error = AMAZON_MUSIC.build, AMAZON_MUSIC.load, AMAZON_MUSIC.error
+
+
 @pytest.fixture
 def folder(tmp_path):
-    source = tmp_path / "amazon"
-    source.mkdir()
-    (source / "Digital_Music.jsonl").write_text(lines(REVIEWS))
-    (source / "meta_Digital_Music.jsonl").write_text(lines(META))
-    return source
-
-
-def build(source, tmp_path, **parameters):
-    parameters = {"min_engagements": 1} | parameters
-    return prepare(AmazonMusic, "amazon_music", source=source, cache_dir=tmp_path / "cache", parameters=parameters)
-
-
-def load(source, tmp_path, **parameters):
-    parameters = {"min_engagements": 1} | parameters
-    return load_engagements("amazon_music", source=source, cache_dir=tmp_path / "cache", **parameters)
-
-
-def error(source, tmp_path, **parameters):
-    with pytest.raises(DataError) as caught:
-        load(source, tmp_path, **parameters)
-    assert str(caught.value).startswith(str(source))
-    return str(caught.value)
-
-
-def add(folder, name, text, encoding="utf-8"):
-    with (folder / name).open("a", encoding=encoding) as file:
-        file.write(text)
+    return AMAZON_MUSIC.write(tmp_path / "amazon_music")
 
 
 def test_rows(folder, tmp_path):
@@ -126,26 +110,6 @@ def test_users_need_20_engagements(folder, tmp_path):
     assert (report.n_users, report.n_rows, report.n_users_left_out, report.n_rows_left_out) == (1, 20, 1, 2)
 
 
-def test_gzip_byte_order_mark_and_crlf_give_the_same_rows(folder, tmp_path):
-    expected = load(folder, tmp_path)
-    packed = tmp_path / "packed"
-    packed.mkdir()
-    for path in folder.iterdir():
-        with gzip.open(packed / f"{path.name}.gz", "wb") as file:
-            file.write(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
-    assert load(packed, tmp_path).equals(expected)
-
-
-def test_a_file_that_is_cut_off_is_an_error_in_any_case(folder, tmp_path):
-    for path in list(folder.iterdir()):
-        (folder / f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes())[:-9])
-        path.unlink()
-    for on_error in ("raise", "skip"):
-        assert "meta_Digital_Music.jsonl.gz: line 1: the file cannot be read any further" in error(
-            folder, tmp_path, on_error=on_error
-        )
-
-
 def test_plain_and_gzipped_files_side_by_side(folder, tmp_path):
     (folder / "Digital_Music.jsonl.gz").write_bytes(gzip.compress(b""))
     assert "several files are Digital_Music.jsonl" in error(folder, tmp_path)
@@ -169,25 +133,7 @@ def test_plain_and_gzipped_files_side_by_side(folder, tmp_path):
     ],
 )
 def test_broken_lines(folder, tmp_path, line, problem):
-    add(folder, "Digital_Music.jsonl", line)
-    text = error(folder, tmp_path)
-    assert f"Digital_Music.jsonl: line 5: {problem}" in text
-    report = build_report(build(folder, tmp_path, on_error="skip"))
-    assert report.skipped == {f"{folder}: Digital_Music.jsonl": 1}
-    assert report.n_rows == 4
-    assert report.examples == (text,)
-
-
-def test_a_product_listed_twice(folder, tmp_path):
-    add(folder, "meta_Digital_Music.jsonl", lines([meta("B0C", "Again", None)]))
-    assert "meta_Digital_Music.jsonl: line 4: parent_asin 'B0C' is already on line 3" in error(folder, tmp_path)
-    assert load(folder, tmp_path, on_error="skip")["object_text"][0].as_py() == "Tension?"
-
-
-def test_latin_1_title(folder, tmp_path):
-    add(folder, "meta_Digital_Music.jsonl", '{"parent_asin": "B0D", "title": "caf\xe9"}\n', encoding="latin-1")
-    assert "meta_Digital_Music.jsonl: line 4: this is not UTF-8 text" in error(folder, tmp_path)
-    assert load(folder, tmp_path, on_error="skip").num_rows == 4
+    AMAZON_MUSIC.check_broken_line(folder, tmp_path, "Digital_Music.jsonl", line, problem)
 
 
 def test_a_product_without_any_text(folder, tmp_path):
@@ -199,14 +145,6 @@ def test_a_product_without_any_text(folder, tmp_path):
 def test_a_review_without_a_time_comes_last(folder, tmp_path):
     add(folder, "Digital_Music.jsonl", lines([review("AE", "B0B", 5, None)]))
     assert load(folder, tmp_path)["interaction_time"].to_pylist()[:3] == [1146614401.0, 1146614400.0, None]
-
-
-def test_as_a_datasets_builder(folder, tmp_path):
-    builder = AmazonMusic(
-        dataset_name="amazon_music", cache_dir=str(tmp_path / "own"), source=str(folder), min_engagements=1
-    )
-    builder.download_and_prepare()
-    assert builder.as_dataset(split="train")["object_id"][:] == ["B0C", "B0A", "B0B", "B0A"]
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from gistbench.hf_datasets.builder import build_report, prepare
 from gistbench.hf_datasets.errors import ConfigError, DataError
 from gistbench.hf_datasets.goodbooks import Goodbooks, goodbooks_ratings
 from gistbench.hf_datasets.raw import BadRows, read_delimited
-from gistbench.hf_datasets.registry import load_engagements
+
+from .formats import Format
 
 SAMPLE = Path(__file__).parents[3] / "shared" / "data" / "goodbooks-10k-sample"
 
@@ -23,17 +23,13 @@ FILES = {
 POTTER = 'Harry Potter, "One" by Mary GrandPré, X (1997). Tags: young adult, fantasy'
 
 
+GOODBOOKS = Format("goodbooks", FILES, objects="books.csv", delimiter=",")
+load = GOODBOOKS.load
+
+
 @pytest.fixture
 def folder(tmp_path):
-    source = tmp_path / "gb"
-    source.mkdir()
-    for name, text in FILES.items():
-        (source / name).write_text(text)
-    return source
-
-
-def load(source, tmp_path, **parameters):
-    return load_engagements("goodbooks", source=source, cache_dir=tmp_path / "cache", **parameters)
+    return GOODBOOKS.write(tmp_path / "goodbooks")
 
 
 def test_rows(folder, tmp_path):
@@ -68,23 +64,19 @@ def test_one_of_the_tag_files(folder, tmp_path):
     assert load(folder, tmp_path)["object_text"][2].as_py() == "Untold"
 
 
-def test_broken_rows(folder, tmp_path):
-    (folder / "ratings.csv").write_text(FILES["ratings.csv"] + "1,14,3\n1,12,0\n1,13\n1,13,five\n")
-    for line, problem in ((6, "book_id '14' is not in books.csv"),):
-        with pytest.raises(DataError, match=r"ratings\.csv: line (6|7|8|9): "):
-            load(folder, tmp_path)
-        builder = prepare(
-            Goodbooks, "goodbooks", source=folder, cache_dir=tmp_path / "cache", parameters={"on_error": "skip"}
-        )
-        report = build_report(builder)
-        assert (report.n_rows, dict(report.skipped)) == (4, {f"{folder}: ratings.csv": 4})
-        assert any(f"line {line}: {problem}" in example for example in report.examples)
-
-
-def test_duplicate_book(folder, tmp_path):
-    (folder / "books.csv").write_text(FILES["books.csv"] + "12,905,,X,2000,Again\n")
-    with pytest.raises(DataError, match=r"books\.csv: line 5: book_id '12' is already on line 3"):
-        load(folder, tmp_path)
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        ("1,14,3\n", "book_id '14' is not in books.csv"),
+        ("1,12,0\n", "rating is 0.0; a rating from 1 to 5 was expected"),
+        ("1,12,NaN\n", "rating is nan; a rating from 1 to 5 was expected"),
+        ("1,12,\n", "rating is None; a rating from 1 to 5 was expected"),
+        ("1,13\n", "2 fields, expected as many as the header has: 3"),
+        ("1,13,five\n", "rating is 'five', not a number"),
+    ],
+)
+def test_broken_rows(folder, tmp_path, row, problem):
+    GOODBOOKS.check_broken_line(folder, tmp_path, "ratings.csv", row, problem)
 
 
 def test_limits(folder, tmp_path):

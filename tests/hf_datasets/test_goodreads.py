@@ -1,11 +1,12 @@
-import gzip
 import json
 
 import pytest
-from gistbench.hf_datasets.builder import build_report, prepare
+from gistbench.hf_datasets.builder import build_report
 from gistbench.hf_datasets.errors import ConfigError, DataError
-from gistbench.hf_datasets.goodreads import Goodreads, book_text
-from gistbench.hf_datasets.registry import dataset_record, load_engagements
+from gistbench.hf_datasets.goodreads import book_text
+from gistbench.hf_datasets.registry import dataset_record
+
+from .formats import Format, add
 
 INTERACTIONS, BOOKS = "goodreads_interactions_poetry.json", "goodreads_books_poetry.json"
 
@@ -74,35 +75,13 @@ def lines(records):
     return "".join(f"{json.dumps(record)}\n" for record in records)
 
 
+GOODREADS = Format("goodreads", {INTERACTIONS: lines(INTERACTION_LINES), BOOKS: lines(BOOK_LINES)}, objects=BOOKS)
+build, load, error = GOODREADS.build, GOODREADS.load, GOODREADS.error
+
+
 @pytest.fixture
 def folder(tmp_path):
-    source = tmp_path / "goodreads"
-    source.mkdir()
-    (source / INTERACTIONS).write_text(lines(INTERACTION_LINES))
-    (source / BOOKS).write_text(lines(BOOK_LINES))
-    return source
-
-
-def build(source, tmp_path, **parameters):
-    parameters = {"min_engagements": 1} | parameters
-    return prepare(Goodreads, "goodreads", source=source, cache_dir=tmp_path / "cache", parameters=parameters)
-
-
-def load(source, tmp_path, **parameters):
-    parameters = {"min_engagements": 1} | parameters
-    return load_engagements("goodreads", source=source, cache_dir=tmp_path / "cache", **parameters)
-
-
-def error(source, tmp_path, **parameters):
-    with pytest.raises(DataError) as caught:
-        load(source, tmp_path, **parameters)
-    assert str(caught.value).startswith(str(source))
-    return str(caught.value)
-
-
-def add(folder, name, text, encoding="utf-8"):
-    with (folder / name).open("a", encoding=encoding) as file:
-        file.write(text)
+    return GOODREADS.write(tmp_path / "goodreads")
 
 
 def test_rows(folder, tmp_path):
@@ -155,25 +134,6 @@ def test_min_engagements_is_100_of_those_that_are_rated(folder, tmp_path):
     assert set(load(folder, tmp_path, min_engagements=3, unrated_is_positive=True)["user_id"].to_pylist()) == {"80d5"}
 
 
-def test_gzip_byte_order_mark_and_crlf_give_the_same_rows(folder, tmp_path):
-    expected = load(folder, tmp_path)
-    packed = tmp_path / "packed"
-    packed.mkdir()
-    for path in folder.iterdir():
-        content = b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n")
-        (packed / f"{path.name}.gz").write_bytes(gzip.compress(content))
-    assert load(packed, tmp_path).equals(expected)
-
-
-def test_a_file_that_is_cut_off_is_an_error_in_any_case(folder, tmp_path):
-    packed = gzip.compress((folder / INTERACTIONS).read_bytes())
-    (folder / INTERACTIONS).unlink()
-    (folder / f"{INTERACTIONS}.gz").write_bytes(packed[:-9])
-    for on_error in ("raise", "skip"):
-        text = error(folder, tmp_path, on_error=on_error)
-        assert f"{INTERACTIONS}.gz: line 1: the file cannot be read any further" in text
-
-
 def test_two_genres_in_a_folder(folder, tmp_path):
     (folder / "goodreads_interactions_romance.json").write_text(lines(INTERACTION_LINES))
     assert "several files are goodreads_interactions*.json" in error(folder, tmp_path)
@@ -200,39 +160,13 @@ APRIL_19 = "Fri Apr 19 08:15:15 -0700 2013"
     ],
 )
 def test_broken_lines(folder, tmp_path, line, problem):
-    add(folder, INTERACTIONS, line)
-    text = error(folder, tmp_path)
-    assert f"{INTERACTIONS}: line 6: {problem}" in text
-    report = build_report(build(folder, tmp_path, on_error="skip"))
-    assert report.skipped == {f"{folder}: {INTERACTIONS}": 1}
-    assert report.n_rows == 4
-    assert report.examples == (text,)
-
-
-def test_a_book_listed_twice(folder, tmp_path):
-    add(folder, BOOKS, lines([book("9", "Again", "", [], [])]))
-    assert f"{BOOKS}: line 4: book_id '9' is already on line 3" in error(folder, tmp_path)
-    assert load(folder, tmp_path, on_error="skip")["object_text"][2].as_py() == NOTES
-
-
-def test_latin_1_title(folder, tmp_path):
-    add(folder, BOOKS, '{"book_id": "10", "title": "po\xe9sie"}\n', encoding="latin-1")
-    assert f"{BOOKS}: line 4: this is not UTF-8 text" in error(folder, tmp_path)
-    assert load(folder, tmp_path, on_error="skip").num_rows == 4
+    GOODREADS.check_broken_line(folder, tmp_path, INTERACTIONS, line, problem)
 
 
 def test_a_book_without_any_text(folder, tmp_path):
     add(folder, BOOKS, '{"book_id": "10", "title": " "}\n')
     add(folder, INTERACTIONS, lines([interaction("80d5", "10", 5, APRIL_19)]))
     assert build_report(build(folder, tmp_path)).left_out == {"on a shelf, not rated": 1, "the object has no text": 1}
-
-
-def test_as_a_datasets_builder(folder, tmp_path):
-    builder = Goodreads(
-        dataset_name="goodreads", cache_dir=str(tmp_path / "own"), source=str(folder), min_engagements=1
-    )
-    builder.download_and_prepare()
-    assert builder.as_dataset(split="train")["object_id"][:] == ["402128", "77", "9", "402128"]
 
 
 @pytest.mark.parametrize(

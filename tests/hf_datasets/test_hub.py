@@ -13,11 +13,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from gistbench.hf_datasets.card import describe_dataset
 from gistbench.hf_datasets.errors import ConfigError
 from gistbench.hf_datasets.folder import build_config, fingerprint_splits
 from gistbench.hf_datasets.hub import push_configs, require_redistributable
-from gistbench.hf_datasets.registry import CONFIG_NAMES, config_record
+from gistbench.hf_datasets.registry import CONFIG_NAMES
+
+from .small_configs import PINNED, REDISTRIBUTABLE, parameters_of, source_of
 
 SPEC = importlib.util.spec_from_file_location("hub_server", Path(__file__).parents[1] / "hub_server.py")
 hub_server = importlib.util.module_from_spec(SPEC)
@@ -26,11 +27,6 @@ SPEC.loader.exec_module(hub_server)
 
 REPO = "gistbench/gistbench"
 WRITER, READER = "hf_writer", "hf_reader"
-EMBEDDED = [
-    entry.name
-    for entry in (describe_dataset(config_record(name)) for name in CONFIG_NAMES)
-    if entry.redistributable and not entry.made_from
-]
 
 COMMAND = """
 import sys, time
@@ -117,9 +113,9 @@ def load(client):
     return run
 
 
-def rows_of(cache, name, **parameters):
+def rows_of(cache, name, source=None, **parameters):
     """The hash of what loading has to return, as a whole and streamed."""
-    content = fingerprint_splits(build_config(name, cache_dir=cache, parameters=parameters).splits)
+    content = fingerprint_splits(build_config(name, source=source, cache_dir=cache, parameters=parameters).splits)
     return {name: content, f"{name} streamed": content}
 
 
@@ -127,19 +123,26 @@ def commits(hub, repo=REPO):
     return [commit.message for commit in hub.repo(repo).commits]
 
 
-def test_every_embedded_config_goes_there_and_back(hub, push, load, cache):
-    small = "planted.n_users=5"
-    said = push(*EMBEDDED, "--option", small, "--tag", "v1")
-    assert commits(hub) == ["initial commit", f"Add {', '.join(EMBEDDED)}"]
+@pytest.mark.parametrize(
+    "names", [[name for name in REDISTRIBUTABLE if name not in PINNED], PINNED], ids=["ours and from files", "pinned"]
+)
+def test_every_config_that_may_be_passed_on_goes_there_and_back(names, hub, push, load, cache, tmp_path):
+    arguments, expected = [], {}
+    for name in names:
+        source, parameters = source_of(name, tmp_path), parameters_of(name)
+        arguments += ["--source", f"{name}={source}"] if source else []
+        arguments += [part for key, value in parameters.items() for part in ("--option", f"{name}.{key}={value}")]
+        expected |= rows_of(cache, name, source, **parameters)
+    said = push(*names, *arguments, "--tag", "v1")
+    assert commits(hub) == ["initial commit", f"Add {', '.join(names)}"]
     assert f"{hub.endpoint}/datasets/{REPO}" in said
-    parameters = {"planted": {"n_users": 5}}
-    expected = [rows_of(cache, name, **parameters.get(name, {})) for name in EMBEDDED]
-    assert load(*EMBEDDED, token=None) == {k: v for one in expected for k, v in one.items()}
-    assert load("demo", revision="v1", token=None) == rows_of(cache, "demo")
+    assert load(*names, token=None) == expected
+    first = {key: expected[key] for key in (names[0], f"{names[0]} streamed")}
+    assert load(names[0], revision="v1", token=None) == first
 
     # The same again: no commit, and nothing is offered for upload.
     before = list(hub.requests)
-    assert "Nothing to push" in push(*EMBEDDED, "--option", small, "--tag", "v1")
+    assert "Nothing to push" in push(*names, *arguments, "--tag", "v1")
     assert len(commits(hub)) == 2
     assert all(method in ("GET", "HEAD") for method, _ in hub.requests[len(before) :])
 
@@ -249,6 +252,19 @@ try:""",
     assert done.returncode == 0, done.stderr
     assert commits(hub)[2:] == ["Add demo"]
     assert {"their.txt", "gistbench.json", "README.md"} < set(hub.repo(REPO).head.files)
+
+
+@pytest.mark.parametrize("name", [name for name in CONFIG_NAMES if name not in REDISTRIBUTABLE])
+def test_what_may_not_be_passed_on_is_built_but_not_pushed(name, tmp_path, monkeypatch):
+    monkeypatch.setattr("gistbench.hf_datasets.hub.HfApi", None)
+    built = build_config(
+        name, source=source_of(name, tmp_path), cache_dir=tmp_path / "cache", parameters=parameters_of(name)
+    )
+    assert built.entry.n_rows > 0
+    with pytest.raises(
+        ConfigError, match=rf"does not let us pass the rows on: {name} \(.*datasets build {name} --source"
+    ):
+        push_configs([built], REPO)
 
 
 def test_licences_are_asked_before_anything_is_done(hub, client):

@@ -1,10 +1,10 @@
-import zipfile
-
 import pytest
-from gistbench.hf_datasets.builder import build_report, prepare
+from gistbench.hf_datasets.builder import build_report
 from gistbench.hf_datasets.errors import ConfigError, DataError
-from gistbench.hf_datasets.kuairec import KuaiRec, video_text
-from gistbench.hf_datasets.registry import dataset_record, load_engagements
+from gistbench.hf_datasets.kuairec import video_text
+from gistbench.hf_datasets.registry import dataset_record
+
+from .formats import Format, add
 
 HEADER = "user_id,video_id,play_duration,video_duration,time,date,timestamp,watch_ratio\n"
 FILES = {
@@ -16,7 +16,6 @@ FILES = {
     + "2,12,2100,7000,2020-07-05 07:00:00.0,20200705.0,1593903600.0,0.3\n"
     + "2,13,100,5000,2020-07-05 08:00:00.0,20200705.0,1593907200.0,0.02\n"
     + "2,14,100,5000,2020-07-05 08:00:01.0,20200705.0,1593907201.0,5.5\n",
-    "big_matrix.csv": HEADER + "0,11,13838,10867,2020-07-05 00:08:23.438,20200705,1593878903.438,1.2733965215790926\n",
     # Captions hold commas in quotes, doubled quotes, line breaks, and bare carriage returns outside quotes.
     "kuairec_caption_category.csv": (
         "video_id,manual_cover_text,caption,topic_tag,first_level_category_id,first_level_category_name,"
@@ -29,39 +28,18 @@ FILES = {
     ),
     "item_categories.csv": 'video_id,feat\n10,[31]\n12,"[27, 12]"\n13,"[12, 99]"\n',
 }
+BIG_MATRIX = HEADER + "0,11,13838,10867,2020-07-05 00:08:23.438,20200705,1593878903.438,1.2733965215790926\n"
 RUN = "晚饭后 跑步 #运动. Tags: 夜跑. Category: 运动, 跑步"
 PASTA = 'Pasta, "al dente" in ten minutes. Category: 美食, 美食日常'
 
 
+KUAIREC = Format("kuairec", FILES, objects="kuairec_caption_category.csv", delimiter=",")
+build, load, error = KUAIREC.build, KUAIREC.load, KUAIREC.error
+
+
 @pytest.fixture
 def folder(tmp_path):
-    source = tmp_path / "data"
-    source.mkdir()
-    for name, text in FILES.items():
-        (source / name).write_text(text, newline="", encoding="utf-8")
-    return source
-
-
-def build(source, tmp_path, **parameters):
-    parameters = {"min_engagements": 1} | parameters
-    return prepare(KuaiRec, "kuairec", source=source, cache_dir=tmp_path / "cache", parameters=parameters)
-
-
-def load(source, tmp_path, **parameters):
-    parameters = {"min_engagements": 1} | parameters
-    return load_engagements("kuairec", source=source, cache_dir=tmp_path / "cache", **parameters)
-
-
-def error(source, tmp_path, **parameters):
-    with pytest.raises(DataError) as caught:
-        load(source, tmp_path, **parameters)
-    assert str(caught.value).startswith(str(source))
-    return str(caught.value)
-
-
-def add(folder, name, text, encoding="utf-8"):
-    with (folder / name).open("a", encoding=encoding, newline="") as file:
-        file.write(text)
+    return KUAIREC.write(tmp_path / "kuairec")
 
 
 def test_rows(folder, tmp_path):
@@ -104,6 +82,7 @@ def test_tags_only(folder, tmp_path):
 
 
 def test_the_other_matrix(folder, tmp_path):
+    add(folder, "big_matrix.csv", BIG_MATRIX)
     table = load(folder, tmp_path, matrix="big")
     assert table.to_pylist() == [
         {
@@ -131,15 +110,6 @@ def test_min_engagements_is_100(folder, tmp_path):
         load(folder, tmp_path, min_engagements=100)
 
 
-def test_zip_byte_order_mark_and_crlf_give_the_same_rows(folder, tmp_path):
-    expected = load(folder, tmp_path)
-    archive = tmp_path / "KuaiRec.zip"
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as opened:
-        for name, text in FILES.items():
-            opened.writestr(f"KuaiRec 2.0/data/{name}", "\ufeff" + text.replace("\n", "\r\n"))
-    assert load(archive, tmp_path).equals(expected)
-
-
 @pytest.mark.parametrize(
     ("row", "problem"),
     [
@@ -156,47 +126,12 @@ def test_zip_byte_order_mark_and_crlf_give_the_same_rows(folder, tmp_path):
     ],
 )
 def test_broken_rows(folder, tmp_path, row, problem):
-    add(folder, "small_matrix.csv", row)
-    text = error(folder, tmp_path)
-    assert f"small_matrix.csv: line 9: {problem}" in text
-    report = build_report(build(folder, tmp_path, on_error="skip"))
-    assert report.skipped == {f"{folder}: small_matrix.csv": 1}
-    assert report.n_rows == 4
-    assert report.examples == (text,)
+    KUAIREC.check_broken_line(folder, tmp_path, "small_matrix.csv", row, problem)
 
 
-def test_broken_descriptions(folder, tmp_path):
-    add(folder, "kuairec_caption_category.csv", "10,UNKNOWN,again,[],12,美食,-124,UNKNOWN,-124,UNKNOWN\n")
-    assert "kuairec_caption_category.csv: line 8: video_id '10' is already on line 2" in error(folder, tmp_path)
-    assert load(folder, tmp_path, on_error="skip")["object_text"].to_pylist()[3] == RUN
-    add(folder, "item_categories.csv", "14,sports\n")
-    assert "item_categories.csv: line 5: feat is 'sports'; a list" in load_error_after_first(folder, tmp_path)
-
-
-def load_error_after_first(folder, tmp_path):
-    (folder / "kuairec_caption_category.csv").write_text(
-        FILES["kuairec_caption_category.csv"], newline="", encoding="utf-8"
-    )
-    return error(folder, tmp_path)
-
-
-def test_latin_1_caption(folder, tmp_path):
-    line = "15,UNKNOWN,caf\xe9,[],12,x,-124,UNKNOWN,-124,UNKNOWN\n"
-    add(folder, "kuairec_caption_category.csv", line, encoding="latin-1")
-    assert "kuairec_caption_category.csv: line 8: caption is not UTF-8 text" in error(folder, tmp_path)
-    assert load(folder, tmp_path, on_error="skip").num_rows == 4
-
-
-def test_missing_column_and_wrong_delimiter(folder, tmp_path):
-    (folder / "small_matrix.csv").write_text(FILES["small_matrix.csv"].replace("watch_ratio", "ratio"))
-    assert "small_matrix.csv: missing columns: watch_ratio" in error(folder, tmp_path)
-    (folder / "small_matrix.csv").write_text(FILES["small_matrix.csv"].replace(",", ";"))
-    assert "Is the delimiter ';' instead of ','?" in error(folder, tmp_path)
-
-
-def test_missing_files(folder, tmp_path):
-    (folder / "kuairec_caption_category.csv").unlink()
-    assert "no known set of files was found together" in error(folder, tmp_path)
+def test_categories_that_are_no_list(folder, tmp_path):
+    problem = "feat is 'sports'; a list such as [27, 9] was expected"
+    KUAIREC.check_broken_line(folder, tmp_path, "item_categories.csv", "14,sports\n", problem)
 
 
 @pytest.mark.parametrize(
@@ -210,12 +145,6 @@ def test_missing_files(folder, tmp_path):
 def test_parameters_that_make_no_sense(folder, tmp_path, parameters, problem):
     with pytest.raises(ConfigError, match=problem):
         load(folder, tmp_path, **parameters)
-
-
-def test_as_a_datasets_builder(folder, tmp_path):
-    builder = KuaiRec(dataset_name="kuairec", cache_dir=str(tmp_path / "own"), source=str(folder), min_engagements=1)
-    builder.download_and_prepare()
-    assert builder.as_dataset(split="train")["object_id"][:] == ["11", "12", "13", "10"]
 
 
 def test_video_text():

@@ -1,10 +1,9 @@
-import zipfile
-
 import pytest
-from gistbench.hf_datasets.builder import build_report, prepare
+from gistbench.hf_datasets.builder import build_report
 from gistbench.hf_datasets.errors import DataError
-from gistbench.hf_datasets.mind import Mind
-from gistbench.hf_datasets.registry import dataset_record, load_engagements
+from gistbench.hf_datasets.registry import dataset_record
+
+from .formats import Format, add
 
 # No header, no quoting: titles hold bare quotes, and N4 has no abstract.
 FILES = {
@@ -30,35 +29,13 @@ TEXTS = {
 MONDAY, TUESDAY, THURSDAY = 1573463158.0, 1573582290.0, 1573689600.0
 
 
+MIND = Format("mind", FILES, objects="news.tsv", delimiter="\t", header=False)
+build, load, error = MIND.build, MIND.load, MIND.error
+
+
 @pytest.fixture
 def folder(tmp_path):
-    source = tmp_path / "MINDsmall_train"
-    source.mkdir()
-    for name, text in FILES.items():
-        (source / name).write_text(text)
-    return source
-
-
-def build(source, tmp_path, **parameters):
-    parameters = {"min_engagements": 1} | parameters
-    return prepare(Mind, "mind", source=source, cache_dir=tmp_path / "cache", parameters=parameters)
-
-
-def load(source, tmp_path, **parameters):
-    parameters = {"min_engagements": 1} | parameters
-    return load_engagements("mind", source=source, cache_dir=tmp_path / "cache", **parameters)
-
-
-def error(source, tmp_path, **parameters):
-    with pytest.raises(DataError) as caught:
-        load(source, tmp_path, **parameters)
-    assert str(caught.value).startswith(str(source))
-    return str(caught.value)
-
-
-def add(folder, name, text, encoding="utf-8"):
-    with (folder / name).open("a", encoding=encoding) as file:
-        file.write(text)
+    return MIND.write(tmp_path / "mind")
 
 
 def test_rows(folder, tmp_path):
@@ -92,15 +69,6 @@ def test_a_history_that_grows_adds_what_is_new(folder, tmp_path):
     assert table.filter(table["interaction_time"].is_null())["object_id"].to_pylist() == ["N2", "N3", "N1"]
 
 
-def test_zip_byte_order_mark_and_crlf_give_the_same_rows(folder, tmp_path):
-    expected = load(folder, tmp_path)
-    archive = tmp_path / "MINDsmall_train.zip"
-    with zipfile.ZipFile(archive, "w") as opened:
-        for name, text in FILES.items():
-            opened.writestr(name, "\ufeff" + text.replace("\n", "\r\n"))
-    assert load(archive, tmp_path).equals(expected)
-
-
 def test_min_engagements_is_100(folder, tmp_path):
     assert dataset_record("mind").parameters["min_engagements"] == 100
     report = build_report(build(folder, tmp_path, min_engagements=3))
@@ -132,41 +100,10 @@ def test_two_splits_must_be_told_apart(folder, tmp_path):
     ],
 )
 def test_broken_rows(folder, tmp_path, row, problem):
-    add(folder, "behaviors.tsv", row)
-    text = error(folder, tmp_path)
-    assert f"behaviors.tsv: line 4: {problem}" in text
-    report = build_report(build(folder, tmp_path, on_error="skip"))
-    assert report.skipped == {f"{folder}: behaviors.tsv": 1}
-    assert report.n_rows == 6
-    assert report.examples == (text,)
-
-
-def test_an_article_listed_twice(folder, tmp_path):
-    add(folder, "news.tsv", "N1\tsports\tsoccer\tAgain\t\t\t\t\n")
-    assert "news.tsv: line 5: news_id 'N1' is already on line 1" in error(folder, tmp_path)
-    assert TEXTS["N1"] in load(folder, tmp_path, on_error="skip")["object_text"].to_pylist()
-
-
-def test_latin_1_title(folder, tmp_path):
-    add(folder, "news.tsv", "N5\tfood\tfood\tCr\xeape\t\t\t\t\n", encoding="latin-1")
-    assert "news.tsv: line 5: title is not UTF-8 text" in error(folder, tmp_path)
-    assert load(folder, tmp_path, on_error="skip").num_rows == 6
+    MIND.check_broken_line(folder, tmp_path, "behaviors.tsv", row, problem)
 
 
 def test_an_article_without_any_text(folder, tmp_path):
     add(folder, "news.tsv", "N5\t\t\t \t\t\t\t\n")
     add(folder, "behaviors.tsv", "4\tU9\t11/11/2019 9:05:58 AM\t\tN5-1\n")
     assert build_report(build(folder, tmp_path)).left_out == {"the object has no text": 1}
-
-
-def test_missing_and_empty_files(folder, tmp_path):
-    (folder / "news.tsv").write_text("")
-    assert "news.tsv: the file describes nothing" in error(folder, tmp_path)
-    (folder / "news.tsv").unlink()
-    assert "no known set of files was found together" in error(folder, tmp_path)
-
-
-def test_as_a_datasets_builder(folder, tmp_path):
-    builder = Mind(dataset_name="mind", cache_dir=str(tmp_path / "own"), source=str(folder), min_engagements=1)
-    builder.download_and_prepare()
-    assert builder.as_dataset(split="train")["object_id"][:] == ["N4", "N1", "N2", "N4", "N1", "N2"]

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 from gistbench.hf_datasets.builder import build_report, prepare
-from gistbench.hf_datasets.errors import ConfigError, DataError
+from gistbench.hf_datasets.errors import ConfigError
 from gistbench.hf_datasets.movielens import MovieLens
 from gistbench.hf_datasets.registry import load_engagements
 from gistbench.hf_datasets.schema import describe_engagements, user_slices
+
+from .formats import Format
 
 REAL = Path(__file__).parents[3] / "shared" / "data" / "ml-latest-small"
 
@@ -24,28 +26,18 @@ FILES = {
         "userId,movieId,tag,timestamp\n1,10,Pixar,1\n2,10,pixar ,2\n3,10,fun,3\n4,10,boys  and toys,4\n5,10,zebra,5\n"
         '6,10,"with, comma",6\n7,10,NA,7\n8,99,elsewhere,8\n9,30, ,9\n'
     ),
-    "links.csv": "movieId,imdbId\n",
 }
+
+
+MOVIELENS = Format("movielens", FILES, objects="movies.csv", delimiter=",")
+load, error = MOVIELENS.load, MOVIELENS.error
 
 
 @pytest.fixture
 def folder(tmp_path):
-    source = tmp_path / "ml"
-    source.mkdir()
-    for name, text in FILES.items():
-        (source / name).write_text(text)
+    source = MOVIELENS.write(tmp_path / "ml")
+    (source / "links.csv").write_text("movieId,imdbId\n")  # not asked for
     return source
-
-
-def load(source, tmp_path, **parameters):
-    return load_engagements("movielens", source=source, cache_dir=tmp_path / "cache", **parameters)
-
-
-def error(source, tmp_path, **parameters):
-    with pytest.raises(DataError) as caught:
-        load(source, tmp_path, **parameters)
-    assert str(caught.value).startswith(str(source))
-    return str(caught.value)
 
 
 TOY_STORY = "Toy Story (1995). Animation, Children, Comedy"
@@ -119,13 +111,6 @@ def test_not_a_zip(tmp_path):
     assert "not a zip file" in error(path, tmp_path)
 
 
-def test_missing_columns(folder, tmp_path):
-    (folder / "ratings.csv").write_text("userId,itemId,rating\n1,10,5\n")
-    text = error(folder, tmp_path)
-    assert "ratings.csv: missing columns: movieId, timestamp" in text
-    assert "Needed: userId, movieId, rating, timestamp" in text
-
-
 def test_film_that_movies_lacks(folder, tmp_path):
     (folder / "ratings.csv").write_text("userId,movieId,rating,timestamp\n1,10,5,1\n1,77,5,1\n1,78,5,1\n")
     text = error(folder, tmp_path)
@@ -135,21 +120,6 @@ def test_film_that_movies_lacks(folder, tmp_path):
     )
     report = build_report(builder)
     assert (report.n_rows, dict(report.skipped)) == (1, {f"{folder}: ratings.csv": 2})
-
-
-def test_film_listed_twice(folder, tmp_path):
-    (folder / "movies.csv").write_text(FILES["movies.csv"] + "20,Again,\n")
-    assert "movies.csv: line 5: movieId '20' is already on line 3" in error(folder, tmp_path)
-
-
-def test_rating_that_is_no_number(folder, tmp_path):
-    (folder / "ratings.csv").write_text(FILES["ratings.csv"] + "3,10,five,1\n")
-    assert "ratings.csv: line 7: rating is 'five', not a number" in error(folder, tmp_path)
-
-
-def test_missing_rating(folder, tmp_path):
-    (folder / "ratings.csv").write_text(FILES["ratings.csv"] + "3,10,,1\n")
-    assert "ratings.csv: line 7: rating is None; a rating from 0.5 to 5 was expected" in error(folder, tmp_path)
 
 
 def test_blank_user_and_blank_title(folder, tmp_path):
@@ -189,9 +159,20 @@ def test_plots_that_are_not_there(folder, tmp_path):
         load(folder, tmp_path, plots=True)
 
 
-def test_negative_time(folder, tmp_path):
-    (folder / "ratings.csv").write_text(FILES["ratings.csv"] + "3,10,3,-1\n")
-    assert "ratings.csv: line 7: timestamp is -1.0; a time since 1970" in error(folder, tmp_path)
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        ("3,10,five,1\n", "rating is 'five', not a number"),
+        ("3,10,,1\n", "rating is None; a rating from 0.5 to 5 was expected"),
+        ("3,10,NaN,1\n", "rating is nan; a rating from 0.5 to 5 was expected"),
+        ("3,10,5.5,1\n", "rating is 5.5; a rating from 0.5 to 5 was expected"),
+        ("3,10,3,-1\n", "timestamp is -1.0; a time since 1970"),
+        ("3,77,3,1\n", "movieId '77' is not in movies.csv. The two files must be of the same release"),
+        ("3,10,3\n", "3 fields, expected as many as the header has: 4"),
+    ],
+)
+def test_broken_rows(folder, tmp_path, row, problem):
+    MOVIELENS.check_broken_line(folder, tmp_path, "ratings.csv", row, problem)
 
 
 class TestHundredK:

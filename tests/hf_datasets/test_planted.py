@@ -1,3 +1,5 @@
+import re
+
 import numpy as np
 import pytest
 from gistbench.hf_datasets.errors import ConfigError
@@ -110,9 +112,40 @@ def test_the_first_users_do_not_depend_on_the_number_of_users():
     assert tables[1].slice(0, 900).equals(tables[0])
 
 
+@pytest.fixture(scope="module")
+def long_texts():
+    planting = Planting(PlantingParameters(**SMALL, n_sentences_per_text=2), load_taxonomy("open"))
+    return next(iter(planting.engagement_tables()))
+
+
+def test_texts_are_as_long_as_captions_and_posts(long_texts):
+    lengths = [len(text) for text in set(long_texts["object_text"].to_pylist())]
+    lowest, median, high, longest = np.quantile(lengths, [0.05, 0.5, 0.9, 1])
+    assert 40 < lowest < 150 < median < 250 < 350 < high < 550
+    assert 900 < longest < 3000
+
+
+def test_sentences_change_texts_and_nothing_else(long_texts):
+    (short,) = Planting(PlantingParameters(**SMALL), load_taxonomy("open")).engagement_tables()
+    assert long_texts.drop_columns("object_text").equals(short.drop_columns("object_text"))
+    pairs = zip(long_texts["object_text"].to_pylist(), short["object_text"].to_pylist(), strict=True)
+    assert all(long.startswith(f"{title}.") for long, title in pairs)
+
+
+def test_sentences_hold_no_word_of_a_category(long_texts):
+    words = {word for name in load_taxonomy("open").names for word in name.casefold().split()} - {"&", "the", "of"}
+    for text in set(long_texts["object_text"].to_pylist()):
+        sentences = text.partition(". ")[2]
+        assert not words & set(re.findall(r"[a-z0-9]+", sentences.casefold())), text
+
+
 def test_seed_counts_and_repeats():
     assert planted_truth(n_users=5, seed=1).equals(planted_truth(n_users=5, seed=1))
     assert not planted_truth(n_users=5, seed=1).equals(planted_truth(n_users=5, seed=2))
+    long, again, other = (
+        Planting(PlantingParameters(**SMALL, n_sentences_per_text=2, seed=seed), load_taxonomy()) for seed in (1, 1, 2)
+    )
+    assert long._object_texts == again._object_texts != other._object_texts
 
 
 def test_rows_are_pinned_to_the_version():
@@ -149,6 +182,7 @@ def test_odd_shapes(parameters):
     [
         ({"n_users": 0}, "n_users is 0"),
         ({"seed": -1}, "seed is -1"),
+        ({"n_sentences_per_text": -1}, "n_sentences_per_text is -1"),
         ({"noise_share": 1.0}, "noise_share is 1.0"),
         ({"n_topics": 7}, "n_topics is 7, but each user needs 8 topics"),
         ({"n_topics": 5000}, "has only"),

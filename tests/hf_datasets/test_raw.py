@@ -111,6 +111,7 @@ class TestDelimited:
     def test_empty(self):
         assert error("").startswith("the file is empty")
         assert error("\n\n").startswith("the file is empty")
+        assert error("\n", names=("id", "n")) == "the file is empty; rows were expected."
         assert rows("id,n\n") == []
 
     def test_broken_rows_are_skipped_and_counted_on_request(self, caplog):

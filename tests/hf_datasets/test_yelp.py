@@ -1,12 +1,11 @@
-import gzip
 import json
-import zipfile
 
 import pytest
-from gistbench.hf_datasets.builder import build_report, prepare
 from gistbench.hf_datasets.errors import ConfigError, DataError
-from gistbench.hf_datasets.registry import dataset_record, load_engagements
-from gistbench.hf_datasets.yelp import Yelp, business_text
+from gistbench.hf_datasets.registry import dataset_record
+from gistbench.hf_datasets.yelp import business_text
+
+from .formats import Format, add
 
 REVIEWS, BUSINESSES = "yelp_academic_dataset_review.json", "yelp_academic_dataset_business.json"
 
@@ -66,35 +65,13 @@ def lines(records):
     return "".join(f"{json.dumps(record)}\n" for record in records)
 
 
+YELP = Format("yelp", {REVIEWS: lines(REVIEW_LINES), BUSINESSES: lines(BUSINESS_LINES)}, objects=BUSINESSES)
+build, load, error = YELP.build, YELP.load, YELP.error
+
+
 @pytest.fixture
 def folder(tmp_path):
-    source = tmp_path / "yelp"
-    source.mkdir()
-    (source / REVIEWS).write_text(lines(REVIEW_LINES))
-    (source / BUSINESSES).write_text(lines(BUSINESS_LINES))
-    return source
-
-
-def build(source, tmp_path, **parameters):
-    parameters = {"min_engagements": 1} | parameters
-    return prepare(Yelp, "yelp", source=source, cache_dir=tmp_path / "cache", parameters=parameters)
-
-
-def load(source, tmp_path, **parameters):
-    parameters = {"min_engagements": 1} | parameters
-    return load_engagements("yelp", source=source, cache_dir=tmp_path / "cache", **parameters)
-
-
-def error(source, tmp_path, **parameters):
-    with pytest.raises(DataError) as caught:
-        load(source, tmp_path, **parameters)
-    assert str(caught.value).startswith(str(source))
-    return str(caught.value)
-
-
-def add(folder, name, text, encoding="utf-8"):
-    with (folder / name).open("a", encoding=encoding) as file:
-        file.write(text)
+    return YELP.write(tmp_path / "yelp")
 
 
 def test_rows(folder, tmp_path):
@@ -124,21 +101,6 @@ def test_min_engagements_is_100(folder, tmp_path):
         load(folder, tmp_path, min_engagements=100)
 
 
-def test_zip_byte_order_mark_and_crlf_give_the_same_rows(folder, tmp_path):
-    expected = load(folder, tmp_path)
-    archive = tmp_path / "yelp.zip"
-    with zipfile.ZipFile(archive, "w") as opened:
-        for path in folder.iterdir():
-            opened.writestr(f"Yelp JSON/{path.name}", b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
-    assert load(archive, tmp_path).equals(expected)
-
-
-def test_a_file_that_is_cut_off_is_an_error_in_any_case(folder, tmp_path):
-    (folder / REVIEWS).write_bytes(gzip.compress((folder / REVIEWS).read_bytes())[:-9])
-    for on_error in ("raise", "skip"):
-        assert f"{REVIEWS}: line 1: the file cannot be read any further" in error(folder, tmp_path, on_error=on_error)
-
-
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
@@ -160,19 +122,7 @@ def test_a_file_that_is_cut_off_is_an_error_in_any_case(folder, tmp_path):
     ],
 )
 def test_broken_lines(folder, tmp_path, line, problem):
-    add(folder, REVIEWS, line)
-    text = error(folder, tmp_path)
-    assert f"{REVIEWS}: line 5: {problem}" in text
-    report = build_report(build(folder, tmp_path, on_error="skip"))
-    assert report.skipped == {f"{folder}: {REVIEWS}": 1}
-    assert report.n_rows == 4
-    assert report.examples == (text,)
-
-
-def test_a_business_listed_twice(folder, tmp_path):
-    add(folder, BUSINESSES, lines([business("XQfw", "Again", None)]))
-    assert f"{BUSINESSES}: line 4: business_id 'XQfw' is already on line 1" in error(folder, tmp_path)
-    assert load(folder, tmp_path, on_error="skip")["object_text"][0].as_py() == TEXTS["XQfw"]
+    YELP.check_broken_line(folder, tmp_path, REVIEWS, line, problem)
 
 
 def test_categories_of_old_releases_are_lists(folder, tmp_path):
@@ -182,26 +132,9 @@ def test_categories_of_old_releases_are_lists(folder, tmp_path):
     )
 
 
-def test_latin_1_name(folder, tmp_path):
-    add(folder, BUSINESSES, '{"business_id": "c", "name": "caf\xe9"}\n', encoding="latin-1")
-    assert f"{BUSINESSES}: line 4: this is not UTF-8 text" in error(folder, tmp_path)
-    assert load(folder, tmp_path, on_error="skip").num_rows == 4
-
-
 def test_a_review_without_a_time_comes_last(folder, tmp_path):
     add(folder, REVIEWS, lines([review("Oyog", "7ATY", 5, None)]))
     assert load(folder, tmp_path)["interaction_time"].to_pylist()[:3] == [1391632230.0, 1391558400.0, None]
-
-
-def test_missing_file(folder, tmp_path):
-    (folder / BUSINESSES).unlink()
-    assert "no known set of files was found together" in error(folder, tmp_path)
-
-
-def test_as_a_datasets_builder(folder, tmp_path):
-    builder = Yelp(dataset_name="yelp", cache_dir=str(tmp_path / "own"), source=str(folder), min_engagements=1)
-    builder.download_and_prepare()
-    assert builder.as_dataset(split="train")["object_id"][:] == ["XQfw", "none", "XQfw", "7ATY"]
 
 
 def test_business_text_without_a_place():

@@ -72,7 +72,7 @@ class Ask:
         return self._make_request(subject)
 
     def parse(self, subject, outcome):
-        return Parsed("yes" if outcome.text == "yes" else None, "ok" if outcome.text == "yes" else "invalid", "")
+        return Parsed("ok", "yes") if outcome.text == "yes" else Parsed("invalid", None, "not yes")
 
     def follow_up(self, subject, parsed):
         return None

@@ -67,9 +67,8 @@ def test_tokens_of_every_attempt_count(make_request):
 def test_money_is_counted_by_the_models_price(make_request):
     budget = Budget(money=5, prices=PRICES)
     request = make_request("hello", model=PRICED)
-    budget.spend(
-        request, Outcome("k", "ok", n_prompt_tokens=1_000_000, n_cached_tokens=500_000, n_output_tokens=100_000)
-    )
+    counts = {"n_prompt_tokens": 1_000_000, "n_cached_tokens": 500_000, "n_output_tokens": 100_000}
+    budget.spend(request, Outcome("k", "ok", **counts))
     assert budget.spent_money == pytest.approx(1 + 0.5 + 1)
     budget.spend(request, Outcome("k", "ok", n_output_tokens=250_000))
     assert budget.is_spent

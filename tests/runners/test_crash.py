@@ -7,6 +7,7 @@ an exact place (before a call is answered, before or after a file is moved into 
 import csv
 import json
 import os
+import random
 import signal
 import sqlite3
 import subprocess
@@ -16,6 +17,8 @@ import time
 import pyarrow.parquet as pq
 import pytest
 from gistbench.runners.runfolder import TABLES
+
+from .fault_server import fault_server, logged
 
 DRIVER = r"""
 import json, logging, os, signal, sys, time, warnings
@@ -98,6 +101,7 @@ for line in sys.stdin:
     print(json.dumps({"codes": codes}), flush=True)
 """
 CANDIDATES = ("lexical/hashtag", "lexical/tfidf", "lexical/phrase")
+LEXICAL = [argument for name in CANDIDATES for argument in ("--candidate", name)]
 
 
 class Driver:
@@ -115,7 +119,7 @@ class Driver:
                 "arguments": [
                     *("run", "--output", str(folder), "--dataset", str(self._own_file)),
                     *("--pool-size", "60", "--resamples", "20", "--chunk-size", "25"),
-                    *(argument for name in CANDIDATES for argument in ("--candidate", name)),
+                    *what.get("models", LEXICAL),
                 ],
                 "log": str(folder) + ".calls",
                 **what,
@@ -167,19 +171,23 @@ def calls(folder):
 
 def answered(folder):
     """The keys that the store has an answer for."""
-    path = folder / "responses.sqlite"
+    return stored(folder / "responses.sqlite", "key")
+
+
+def stored(path, column):
+    """What a store has in a column, of its answers."""
     if not path.exists():
         return set()
     db = sqlite3.connect(path)
     try:
         if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'outcomes'").fetchone():
             return set()
-        return {key for (key,) in db.execute("SELECT key FROM outcomes WHERE final AND status = 'ok'")}
+        return {value for (value,) in db.execute(f"SELECT {column} FROM outcomes WHERE final AND status = 'ok'")}
     finally:
         db.close()
 
 
-def check_nothing_is_half_written(folder):
+def check_nothing_is_half_written(folder, candidates=CANDIDATES):
     for path in folder.rglob("*"):
         if path.name.startswith(".") or path.is_dir():
             continue
@@ -189,7 +197,7 @@ def check_nothing_is_half_written(folder):
             json.loads(path.read_text(encoding="utf-8"))
         elif path.suffix == ".csv":
             rows = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
-            assert [row["candidate"] for row in rows] == list(CANDIDATES)
+            assert [row["candidate"] for row in rows] == list(candidates)
     for path in folder.glob("*/manifest.json"):
         phases = json.loads(path.read_text(encoding="utf-8"))["phases"]
         tables = {"extract": ["users", "extractions", "evidence"], "judge": ["groundings"], "score": ["scores"]}
@@ -209,6 +217,15 @@ def check_same_results(folder, undisturbed):
                 del manifest["phases"][phase]["wall_seconds"]
                 del manifest["phases"][phase]["versions"]["commit"]  # of a checkout that people work in
         assert manifests[0] == manifests[1]
+
+
+def check_same_scores(folder, undisturbed):
+    for name in ("comparison.csv", "oracle.json", "suite.json", "config.json"):
+        assert (folder / name).read_bytes() == (undisturbed / name).read_bytes(), name
+    for run in undisturbed.glob("*--*"):
+        for table in ("scores", "interests"):
+            path = f"{run.name}/{table}.parquet"
+            assert (folder / path).read_bytes() == (undisturbed / path).read_bytes(), path
 
 
 def disturb(driver, folder, **what):
@@ -318,9 +335,69 @@ def test_two_processes_at_the_same_suite_end_with_the_same_scores(driver, undist
     n_calls = len(calls(folder))
     assert driver.run(folder) == 0
     assert len(calls(folder)) == n_calls
-    for name in ("comparison.csv", "oracle.json", "suite.json", "config.json"):
-        assert (folder / name).read_bytes() == (undisturbed / name).read_bytes()
-    for run in undisturbed.glob("lexical--*"):
-        for table in ("scores", "interests"):
-            path = f"{run.name}/{table}.parquet"
-            assert (folder / path).read_bytes() == (undisturbed / path).read_bytes()
+    check_same_scores(folder, undisturbed)
+
+
+@pytest.fixture(scope="module")
+def slow_server(tmp_path_factory):
+    """The models' options for a slow server, and the file of its calls."""
+    log = tmp_path_factory.mktemp("server") / "calls"
+    with fault_server(0.03, log=log) as url:
+        model = f"openai:planted?base_url={url}&concurrency=2&structured=false"
+        yield ["--candidate", model, "--judge", model.replace("planted", "planted-judge")], log
+
+
+@pytest.fixture(scope="module")
+def undisturbed_on_server(driver, slow_server, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("undisturbed") / "suite"
+    models, log = slow_server
+    assert driver.run(folder, models=models) == 0
+    numbers = [number for number, _ in logged(log)]
+    assert len(numbers) == len(set(numbers)) > 60
+    assert set(numbers) == stored(folder / "responses.sqlite", "n_prompt_tokens")
+    return folder
+
+
+@pytest.mark.parametrize("n_kills", [pytest.param(3, id="short"), pytest.param(30, id="whole", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n_writers", [1, 3])
+def test_calls_to_a_slow_server_are_killed_at_random_points(
+    driver, slow_server, undisturbed_on_server, tmp_path, n_writers, n_kills
+):
+    models, log = slow_server
+    rng = random.Random(n_writers)
+    everything = stored(undisturbed_on_server / "responses.sqlite", "n_prompt_tokens")
+    n_killed = n_suite = 0
+    while n_killed < n_kills:
+        # Several writers are suites of their own that ask the same, on one store.
+        store = tmp_path / f"{n_suite}.sqlite"
+        folders = [tmp_path / f"suite-{n_suite}-{writer}" for writer in range(n_writers)]
+        what = {"models": [*models, "--store", str(store)]}
+        while n_killed < n_kills and (n_left := len(everything) - len(stored(store, "n_prompt_tokens"))) > 10:
+            before, n_before = stored(store, "n_prompt_tokens"), len(logged(log))
+            children = driver.start(*((folder, what) for folder in folders))
+            n_calls = rng.randint(1, n_left // 2)
+            while len(logged(log)) - n_before < n_calls:
+                time.sleep(0.002)
+            rng.shuffle(children)
+            for child in children:
+                time.sleep(rng.uniform(0, 0.05))
+                os.kill(child, signal.SIGKILL)
+            assert driver.wait() == [-signal.SIGKILL] * n_writers
+            n_killed += n_writers
+            time.sleep(0.1)  # calls that were sent are logged
+            asked = {number for number, _ in logged(log)[n_before:]}
+            assert not before & asked, "an answered call was repeated"
+            assert before <= stored(store, "n_prompt_tokens"), "a committed answer was lost"
+            # Only the calls in flight were not kept.
+            assert len(asked - stored(store, "n_prompt_tokens")) <= 2 * n_writers
+            for folder in folders:
+                check_nothing_is_half_written(folder, candidates=["planted"])
+        before, n_before = stored(store, "n_prompt_tokens"), len(logged(log))
+        for folder in folders:
+            assert driver.run(folder, **what) == 0, (folder.parent / (folder.name + ".calls.err")).read_text()
+            check_same_scores(folder, undisturbed_on_server)
+        asked = [number for number, _ in logged(log)[n_before:]]
+        assert len(asked) == len(set(asked))
+        assert set(asked) == everything - before
+        assert stored(store, "n_prompt_tokens") == everything
+        n_suite += 1

@@ -1,7 +1,7 @@
 from collections.abc import Sequence
 
 import pytest
-from gistbench.hf_datasets.errors import EngineError, RunStopped
+from gistbench.hf_datasets.errors import EngineError, RunStoppedError
 from gistbench.runners import execute as module
 from gistbench.runners.execute import SilentProgress, execute
 from gistbench.runners.halt import CallLimit, Halt
@@ -415,7 +415,7 @@ def test_a_halted_run_waits_for_what_is_in_flight_and_goes_on_later(store, scrip
     names = [f"s{n}" for n in range(10)]
     engine = scripted()
     got = []
-    with pytest.raises(RunStopped, match="Stopped after 3 calls") as e:
+    with pytest.raises(RunStoppedError, match="Stopped after 3 calls") as e:
         got.extend(execute(Quiz(names), engine, store, halt=halt))
     assert e.value.exit_status == 3
     assert [answer.subject for answer in got] == names[:3]
@@ -432,7 +432,7 @@ def test_a_limit_that_is_just_enough_stops_nothing(store, scripted):
 
 def test_a_halted_run_asks_no_follow_up(store, scripted):
     engine = scripted(a="what?")
-    with pytest.raises(RunStopped):
+    with pytest.raises(RunStoppedError):
         list(execute(Quiz(["a"]), engine, store, halt=Halt(CallLimit(1))))
     assert prompts(engine) == ["a"]
 

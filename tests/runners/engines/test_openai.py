@@ -16,6 +16,7 @@ from gistbench.runners.engines.openai import OpenAIConfig, OpenAIEngine
 from gistbench.runners.execute import execute
 from gistbench.runners.parsing import Parsed
 from gistbench.runners.requests import STATUSES, Message, Outcome, Request
+from gistbench.runners.retries import FIRST, Retry
 from gistbench.runners.store import ResponseStore
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -192,7 +193,7 @@ class TestAnswers:
     def test_reads_any_message(self, message, finish_reason, usage):
         engine = OpenAIEngine(OpenAIConfig(name="m", base_url="http://nowhere/v1"))
         payload = {"choices": [{"message": message, "finish_reason": finish_reason}], "usage": usage}
-        outcome = engine._outcome(request_for(engine, "p"), payload, message, 1.0)
+        outcome = engine._chat.outcome(request_for(engine, "p"), payload, message, 1.0)
         assert outcome.status in STATUSES
         assert (outcome.status in ("invalid", "refused", "error")) == bool(outcome.problem)
         json.dumps(asdict(outcome)).encode()
@@ -222,6 +223,11 @@ class TestBody:
             "messages": [{"role": "user", "content": "p"}],
             "max_completion_tokens": 512,
         }
+
+    def test_a_profile_adds_fields_of_its_own(self, server):
+        ask(engine_for(server, "claude-opus-4-6", profile="claude-4.6:thinking-on"), "p")
+        assert server.calls[0].body["thinking"] == {"type": "adaptive"}
+        assert "temperature" not in server.calls[0].body
 
     def test_a_list_is_wrapped_for_openai_and_unwrapped_again(self, server):
         server.answer("p", '{"answer": [{"interest": "a}", "maxLength": "x"}]}')
@@ -288,6 +294,37 @@ class TestBody:
         assert server.calls[0].body["structured_outputs"] == schema
         assert "response_format" not in server.calls[0].body
         assert outcome.text == '{"answer": [1]}'
+
+
+class TestSchemas:
+    """A server may ignore a schema without saying so."""
+
+    @pytest.mark.parametrize(
+        ("way", "schema", "content", "problem"),
+        [
+            ("vllm", {"regex": "NONE|item_[0-9]"}, "item_3", ""),
+            ("vllm", {"regex": "NONE|item_[0-9]"}, "Item 3, I think", "not of the form asked for"),
+            ("vllm", {"json": LIST_SCHEMA}, '[{"interest": "a", "maxLength": "b"}]', ""),
+            ("vllm", {"json": LIST_SCHEMA}, '[{"interest": "", "maxLength": "b"}]', "at least 1 are allowed"),
+            ("openai", {"json": LIST_SCHEMA}, '{"answer": [{"interest": "a", "maxLength": "b"}]}', ""),
+            ("openai", {"json": LIST_SCHEMA}, '{"answer": [{"interest": "a"}]}', "[0] has no 'maxLength'"),
+            ("openai", {"json": LIST_SCHEMA}, "Here you are: []", "not JSON"),
+            # What the server was not told, no answer fails for.
+            ("openai", {"json": LIST_SCHEMA}, '{"answer": [{"interest": "", "maxLength": "b"}]}', ""),
+            ("openai", {"regex": "NONE|item_[0-9]"}, "Item 3, I think", ""),
+        ],
+    )
+    def test_an_answer_is_checked_again(self, server, way, schema, content, problem):
+        server.answer("p", content)
+        outcome = ask_one(engine_for(server, structured_outputs=way), "p", schema=schema)
+        assert outcome.status == ("invalid" if problem else "ok")
+        assert problem in outcome.problem
+        assert outcome.text
+
+    def test_a_cut_answer_is_truncated_and_not_invalid(self, server):
+        server.answer("p", "item_1, it", finish_reason="length")
+        schema = {"regex": "item_[0-9]"}
+        assert ask_one(engine_for(server, structured_outputs="vllm"), "p", schema=schema).status == "truncated"
 
 
 class TestRetries:
@@ -533,6 +570,18 @@ class TestConfig:
         assert not any(KEY in text for text in shown)
         assert [record for record in caplog.records if record.levelno > logging.DEBUG] == []
 
+    def test_a_key_is_stored_nowhere(self, server, tmp_path):
+        server.fail("0", 500, f"key {KEY}").answer("0", "ok")
+        engine = engine_for(server)
+        with ResponseStore(tmp_path / "store.db") as store:
+            assert len(list(execute(EchoStage(engine, 1), engine, store))) == 1
+        assert server.calls[0].headers["Authorization"] == f"Bearer {KEY}"
+        kept = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+        assert b"[key]" in kept
+        assert KEY.encode() not in kept
+        assert KEY not in json.dumps(engine.describe())
+        assert not any(KEY in json.dumps(call.body) for call in server.calls)
+
     def test_what_cannot_be_a_key_is_refused_unseen(self, monkeypatch):
         monkeypatch.setenv("OPENAI_API_KEY", "my secret\nkey")
         with pytest.raises(ConfigError, match="OPENAI_API_KEY") as caught:
@@ -566,7 +615,8 @@ class TestConfig:
         engine = engine_for(server, "Qwen/Qwen3-32B", context_tokens=4096)
         ask(engine, "p")
         described = engine.describe()
-        assert (engine.model.revision, engine.model.profile, engine.context_tokens) == ("", "qwen3/1", 4096)
+        assert (engine.model.revision, engine.context_tokens) == ("", 4096)
+        assert engine.model.profile.startswith("qwen3")
         assert described["served_as"] == ["served-model"]
         assert described["options"]["base_url"] == server.base_url
         assert described["revision"].startswith("unknown")
@@ -579,9 +629,9 @@ class TestConfig:
 
     def test_the_module_needs_no_client_library(self):
         code = (
-            "import sys; sys.modules['aiohttp'] = sys.modules['tenacity'] = None\n"
+            "import sys; sys.modules['aiohttp'] = None\n"
             "import importlib.util as u; found = u.find_spec\n"
-            "import gistbench.runners.engines.openai as module\n"
+            "import gistbench.runners.engines.openai.engine as module\n"
             "module.find_spec = lambda name: None if name == 'aiohttp' else found(name)\n"
             "config = module.OpenAIConfig(name='m')\n"
             "try:\n    module.OpenAIEngine(config)\n"
@@ -603,8 +653,8 @@ class EchoStage:
     def subjects(self) -> list[int]:
         return list(range(self.n_subjects))
 
-    def request(self, subject: int, n_reask: int) -> Request:
-        return request_for(self.engine, f"{subject}", repeat=n_reask)
+    def request(self, subject: int, retry: Retry = FIRST) -> Request:
+        return request_for(self.engine, f"{subject}", repeat=retry.n)
 
     def parse(self, subject: int, outcome: Outcome) -> Parsed[str]:
         return Parsed("ok", outcome.text) if outcome.text else Parsed("invalid", None, "It is empty.")
@@ -631,7 +681,7 @@ class TestWithTheStore:
             statuses = {subject: answer.outcome.status for subject, answer in answered.items()}
             assert {s: v for s, v in statuses.items() if v != "ok"} == {8: "refused", 9: "refused", 10: "error"}
             assert answered[4].outcome.text == "four"
-            attempts = {n: [o.status for o in store.attempts(stage.request(n, 0).key)] for n in range(11)}
+            attempts = {n: [o.status for o in store.attempts(stage.request(n).key)] for n in range(11)}
             assert attempts[2] == ["ok"]
             assert all(attempts[n] == ["error", "ok"] for n in (3, 5, 6, 7))
             assert attempts[4] == ["error", "error", "ok"]
@@ -652,6 +702,6 @@ class TestWithTheStore:
         with ResponseStore(tmp_path / "store.db") as store:
             with pytest.raises(EngineError, match="Incorrect API key provided"):
                 list(execute(stage, engine, store))
-            kept = store.served(stage.request(subject, 0).key for subject in stage.subjects())
+            kept = store.served(stage.request(subject).key for subject in stage.subjects())
         assert 2 <= len(kept) < 200
         assert server.n_calls("2") == 1
