@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ..hf_datasets.errors import ConfigError, GistbenchError, GistbenchWarning, RunStopped
+from ..hf_datasets.errors import ConfigError, GistbenchError, GistbenchWarning, RunStoppedError
 from .cli_datasets import datasets_app, read_options
 from .cli_hub import hub_app
 from .cli_qrels import qrels_app
@@ -64,7 +64,6 @@ NO_SETTINGS = {"output", "config", "store", "retry_failed", "users", "candidate"
     "dry_run",
     "watch",
     "repeats",
-    "profiles",
 }
 """Options of `run` and `extract` that are no field of the configuration, or are read before they become one."""
 RENAMED = {"resamples": "n_resamples"}
@@ -100,7 +99,7 @@ RescoredScope = Annotated[str | None, _option(f"category or verified{AS_RUN}", S
 RescoredSamples = Annotated[int | None, _option(f"of the bootstrap{AS_RUN}", SCORING, "--resamples")]
 Sample = Annotated[str | None, _setting("sample", DATA, "--sample", ": random or stratified")]
 MaxUnusable = Annotated[float | None, _setting("max_unusable_share", SCORING, "--max-unusable-share")]
-Profiles = Annotated[Path | None, _option("a TOML file of model profiles of your own", MODELS, "--profiles")]
+Profiles = Annotated[Path | None, _setting("profiles", MODELS, "--profiles")]
 Budget = Annotated[
     list[str] | None,
     _option("stop in good order after '5M tokens', '2 gpu-hours' or '10 usd'; may be repeated", LIMITS, "--budget"),
@@ -207,7 +206,6 @@ def run(
 
         watch_folder(output, out)
         return
-    _use_profiles(profiles)
     configured = load_config(config, settings)
     if dry_run:
         _show_plan(configured)
@@ -262,7 +260,6 @@ def extract(
         gistbench extract -o runs/demo --candidate lexical/hashtag --candidate lexical/phrase
     """
     settings = _settings(locals())
-    _use_profiles(profiles)
     from .suite import Suite
 
     with _session(output, budget, limit) as session:
@@ -298,10 +295,9 @@ def judge(
 
         gistbench judge runs/demo --judge meta-llama/Llama-3.3-70B-Instruct?tensor_parallel_size=4
     """
-    _use_profiles(profiles)
     from .suite import Suite
 
-    changes = {"judge": judge, "max_reasks": max_reasks}
+    changes = {"judge": judge, "max_reasks": max_reasks, "profiles": profiles}
     with _session(suite, budget, limit) as session:
         opened = Suite.open(suite, changes=changes, store=store, retry_failed=retry_failed, until=stage, **session)
         opened.judge()
@@ -359,12 +355,36 @@ def report(
         typer.echo(getattr(comparison, format)(), nl=format == "json")
 
 
+@app.command()
+def profiles(
+    files: Annotated[
+        list[Path] | None, typer.Argument(help="TOML files of your own, checked and shown first", show_default=False)
+    ] = None,
+) -> None:
+    """Show the model profiles: what is known of each family of models, and what was tried.
+
+    Examples:
+
+        gistbench profiles
+
+        gistbench profiles mine.toml
+    """
+    from .profiles import profiles_table, use_profiles
+
+    use_profiles(*files or ())
+    # Wider than the terminal rather than cut.
+    Console(width=max(out.width, 180)).print(profiles_table())
+
+
 def main() -> None:
     """Run the command line; errors that the user can put right are printed as one message."""
+    from .engines.processes import processes
+
     warnings.showwarning = _show_warning
     try:
-        app()
-    except RunStopped as stopped:
+        with processes():
+            app()
+    except RunStoppedError as stopped:
         err.print(f"{escape(str(stopped))} {STOPPED}", soft_wrap=True)
         sys.exit(stopped.exit_status)
     except GistbenchError as error:
@@ -375,14 +395,6 @@ def main() -> None:
         if done.code == 130:  # what Typer makes of a KeyboardInterrupt
             err.print(f"Stopped. {STOPPED}")
         raise
-
-
-def _use_profiles(path: Path | None) -> None:
-    """Put the user's own model profiles before the built-in ones."""
-    if path is not None:
-        from .profiles import use_profiles
-
-        use_profiles(path)
 
 
 def _show_plan(config: RunConfig) -> None:

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationErr
 
 from ..hf_datasets import DATASET_NAMES, TAXONOMY_NAMES
 from ..hf_datasets.errors import ConfigError
+from .profiles import use_profiles
 
 __all__ = ["RunConfig", "Thresholds", "load_config"]
 
@@ -44,6 +45,8 @@ class RunConfig(BaseModel):
     candidates: tuple[str | dict[str, Any], ...] = Field(default=(), description="models under test")
     judge: str | dict[str, Any] = Field(default="lexical/overlap", description="the model that judges")
 
+    profiles: Path | None = Field(default=None, description="a TOML file of model profiles of your own")
+
     # What is asked
     chunk_size: int = Field(default=100, ge=1, description="engagements in one extraction prompt")
     history_length: int | None = Field(default=None, ge=1, description="only so many newest engagements of each user")
@@ -65,7 +68,7 @@ class RunConfig(BaseModel):
         description="share of unusable answers in a stage above which a candidate is not ranked",
     )
 
-    @field_validator("source", "taxonomy_source", "oracle")
+    @field_validator("source", "taxonomy_source", "oracle", "profiles")
     @classmethod
     def _from_anywhere(cls, path: Path | None) -> Path | None:
         """A suite folder may be gone on with from another folder than it was begun in."""
@@ -89,7 +92,7 @@ class RunConfig(BaseModel):
 
 
 def load_config(path: Path | None, flags: Mapping[str, Any]) -> RunConfig:
-    """Return the configuration in a TOML file, overridden by flags.
+    """Return the configuration in a TOML file, overridden by flags; the model profiles it names are in use from then on.
 
     Args:
         path: the file, or None.
@@ -114,11 +117,14 @@ def load_config(path: Path | None, flags: Mapping[str, Any]) -> RunConfig:
         values = {name: value for name, value in values.items() if name not in WHICH_USERS}
     values |= given
     try:
-        return RunConfig(**values)
+        config = RunConfig(**values)
     except ValidationError as error:
         problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}{_found(e)}" for e in error.errors())
         known = ", ".join(RunConfig.model_fields)
         raise ConfigError(f"{path or 'The options'} cannot be used: {problems}. Options: {known}.") from error
+    if config.profiles is not None:
+        use_profiles(config.profiles)
+    return config
 
 
 def _found(error: Mapping[str, Any]) -> str:

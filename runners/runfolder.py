@@ -140,6 +140,9 @@ def slug(model: ModelRef) -> str:
     # Only where the name had to be changed by more than its slash: two models must not share a folder.
     if name != model.name.replace("/", "--") or "--" in model.name:
         name += "-" + hashlib.sha256(model.name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    # A model that thinks and the same that does not are two candidates.
+    variant = model.profile.partition("/")[0].partition(":")[2]
+    name += f"+{variant}" if variant else ""
     return f"{name}@{plain_revision(model.revision)}" if model.revision else name
 
 

@@ -19,6 +19,7 @@ from urllib.parse import parse_qsl
 from pydantic import ValidationError
 
 from ...hf_datasets.errors import ConfigError
+from ..profiles import settle_options
 from .base import Engine, ModelConfig
 
 __all__ = ["ENGINES", "Engine", "ModelConfig", "open_engine", "parse_model"]
@@ -26,7 +27,9 @@ __all__ = ["ENGINES", "Engine", "ModelConfig", "open_engine", "parse_model"]
 ENGINES: dict[str, tuple[str, str, str]] = {
     "lexical": (".lexical", "LexicalConfig", "LexicalEngine"),
     "vllm": (".vllm", "VllmConfig", "VllmEngine"),
+    "ray": (".ray", "RayConfig", "RayEngine"),
     "openai": (".openai", "OpenAIConfig", "OpenAIEngine"),
+    "transformers": (".transformers", "TransformersConfig", "TransformersEngine"),
 }
 """Module, configuration class and engine class by name; imported when used."""
 
@@ -44,6 +47,7 @@ def parse_model(model: str | Mapping[str, Any]) -> ModelConfig:
     """
     options = dict(model) if isinstance(model, Mapping) else _split(model)
     engine = options.setdefault("engine", "lexical" if str(options.get("name", "")).startswith("lexical/") else "vllm")
+    options = settle_options(options)
     if engine not in ENGINES:
         raise ConfigError(f"There is no engine {engine!r}. There are: {', '.join(ENGINES)}.")
     module, class_name, _ = ENGINES[engine]
@@ -55,7 +59,7 @@ def parse_model(model: str | Mapping[str, Any]) -> ModelConfig:
         problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
     raise ConfigError(
         f"The {engine} model {options.get('name', '')!r} cannot be used: {problems}. "
-        f"Options of {engine}: {', '.join(config_class.model_fields)}."
+        f"Options of {engine}: {', '.join([*config_class.model_fields, 'thinking', 'sampling'])}."
     )
 
 
