@@ -1,20 +1,25 @@
-"""What a run cost and what it ran on: attempts, outcomes, tokens, seconds, versions."""
+"""What a run was answered and what it ran on: the table of attempts, and versions."""
 
 import platform
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from .requests import STATUSES
-from .stages.base import Answered
-from .store import ResponseStore
+from .store import ResponseStore, StoredAttempt
 
-__all__ = ["ANSWERS", "account_for", "answers_table", "versions"]
+__all__ = [
+    "ANSWERS",
+    "answer_batches",
+    "record_batch",
+    "versions",
+    "write_answers",
+    "write_batches",
+]
 
 PACKAGES = ("gistbench", "datasets", "evaluate", "numpy", "scipy", "pandas", "pyarrow", "scikit-learn")
 
@@ -36,38 +41,45 @@ ANSWERS = pa.schema(
         ("n_reasoning_tokens", pa.int64()),
         ("seconds", pa.float64()),
         ("finished_at", pa.string()),
+        ("made_by", pa.string()),
     ]
 )
 
 
-def answers_table(store: ResponseStore, keys: Iterable[tuple[str, str]]) -> pa.Table:
-    """Return every attempt at some requests, sorted by stage, subject and attempt.
+def write_answers(store: ResponseStore, keys: Iterable[tuple[str, str]], path: Path) -> int:
+    """Write every attempt at some requests to a Parquet file, in bounded memory whatever their number.
 
     Args:
         store: of the run.
         keys: (request key, stage) pairs, repeats allowed.
+        path: the file.
+
+    Returns:
+        The number of rows, which are sorted by stage, subject, key and attempt.
     """
-    rows = [
-        {**row, "request_key": key, "stage": stage} for key, stage in dict.fromkeys(keys) for row in store.rows(key)
-    ]
-    rows.sort(key=lambda row: (row["stage"], row["about"], row["request_key"], row["attempt"]))
-    return pa.Table.from_pylist([{name: row[name] for name in ANSWERS.names} for row in rows], ANSWERS)
+    return write_batches(answer_batches(store, keys), path)
 
 
-def account_for(answers: Iterable[Answered[Any, Any]], store: ResponseStore) -> dict[str, Any]:
-    """Return a stage's outcomes, and its tokens and seconds over all attempts, whichever session made them."""
-    answers = list(answers)
-    outcomes = {answer.key: answer.outcome for answer in answers}
-    counts = dict.fromkeys(STATUSES, 0)
-    for outcome in outcomes.values():
-        counts[outcome.status] += 1
-    return {
-        "n_subjects": sum(not answer.followed_up for answer in answers),
-        "n_requests": len(outcomes),
-        "n_unreadable": sum(answer.parsed.value is None and not answer.followed_up for answer in answers),
-        "outcomes": counts,
-        **store.totals(outcomes),
-    }
+def answer_batches(store: ResponseStore, keys: Iterable[tuple[str, str]]) -> Iterator[pa.RecordBatch]:
+    """Yield what `write_answers` writes, in parts of bounded size; the rows alone decide where they end."""
+    return map(record_batch, store.rows_of(keys))
+
+
+def record_batch(attempts: list[StoredAttempt]) -> pa.RecordBatch:
+    """Return attempts in columns."""
+    columns = dict(zip(StoredAttempt._fields, zip(*attempts, strict=True), strict=True))
+    columns["request_key"] = columns["key"]
+    return pa.record_batch([pa.array(columns[field.name], field.type) for field in ANSWERS], ANSWERS)
+
+
+def write_batches(batches: Iterable[pa.RecordBatch], path: Path) -> int:
+    """Write parts of an answers table to a Parquet file, one after the other; return the number of rows."""
+    n_rows = 0
+    with pq.ParquetWriter(path, ANSWERS) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+            n_rows += batch.num_rows
+    return n_rows
 
 
 def versions() -> dict[str, str | None]:

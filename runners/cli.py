@@ -14,9 +14,49 @@ from rich.markup import escape
 from rich.table import Table
 
 from ..hf_datasets.errors import ConfigError, GistbenchError, GistbenchWarning, RunStoppedError
-from .cli_datasets import datasets_app, read_options
+from .cli_datasets import datasets_app
 from .cli_hub import hub_app
+from .cli_options import (
+    Budget,
+    Candidates,
+    ChunkSize,
+    ConfigFile,
+    Dataset,
+    DatasetOption,
+    DryRun,
+    HistoryLength,
+    IsScope,
+    Judge,
+    Limit,
+    MaxReasks,
+    MaxUnusable,
+    MinEngagements,
+    OracleFile,
+    Output,
+    PoolSize,
+    Profiles,
+    Repeats,
+    Resamples,
+    Rescored,
+    RescoredSamples,
+    RescoredScope,
+    RetryFailed,
+    Sample,
+    Seed,
+    Source,
+    StageName,
+    Store,
+    SuiteFolder,
+    TaxonomyName,
+    TaxonomySource,
+    Thresholds,
+    Users,
+    Watch,
+    read_settings,
+)
+from .cli_plan import plan, plan_qrels, show_plan
 from .cli_qrels import qrels_app
+from .cli_store import store_app
 from .config import RunConfig, load_config
 
 if TYPE_CHECKING:
@@ -34,98 +74,12 @@ app = typer.Typer(
 app.add_typer(datasets_app, name="datasets")
 app.add_typer(hub_app, name="hub")
 app.add_typer(qrels_app, name="qrels")
+app.add_typer(store_app, name="store")
+app.command()(plan)
+qrels_app.command("plan")(plan_qrels)
 
 out = Console()
 err = Console(stderr=True)
-
-DATA = "What is read"
-MODELS = "Who answers"
-ASKING = "What is asked"
-SCORING = "How it is scored"
-LIMITS = "How far it goes"
-OUTPUT = "What is written"
-
-
-def _option(help: str, panel: str, *flags: str) -> Any:
-    return typer.Option(*flags, help=help, rich_help_panel=panel, show_default=False)
-
-
-def _setting(field: str, panel: str, flag: str, note: str = "") -> Any:
-    """Return the option that sets a field of the configuration, described as it is there."""
-    described = RunConfig.model_fields[field]
-    default = f" (default: {described.default})" if described.default not in (None, ()) else ""
-    return _option(f"{described.description}{note}{default}", panel, flag)
-
-
-NO_SETTINGS = {"output", "config", "store", "retry_failed", "users", "candidate", "dataset_option"} | {
-    "budget",
-    "limit",
-    "stage",
-    "dry_run",
-    "watch",
-    "repeats",
-}
-"""Options of `run` and `extract` that are no field of the configuration, or are read before they become one."""
-RENAMED = {"resamples": "n_resamples"}
-SPECIFICATION = ": \\[ENGINE:]NAME\\[@REVISION]\\[?OPTION=VALUE&...]"
-USERS_HELP = "a number (a seeded sample of so many users), ids separated by commas, or @FILE with one id a line"
-
-ConfigFile = Annotated[Path | None, _option("a TOML file of settings; flags go before it", DATA, "--config")]
-Dataset = Annotated[str | None, _setting("dataset", DATA, "--dataset", ": csv, tsv, json, jsonl or parquet")]
-Source = Annotated[Path | None, _setting("source", DATA, "--source", ": a folder or zip")]
-DatasetOption = Annotated[
-    list[str] | None, _option("NAME=VALUE, a parameter of the data set; may be repeated", DATA, "--dataset-option")
-]
-Users = Annotated[str | None, _option(USERS_HELP, DATA, "--users")]
-MinEngagements = Annotated[int | None, _setting("min_engagements", DATA, "--min-engagements")]
-TaxonomyName = Annotated[str | None, _setting("taxonomy", DATA, "--taxonomy")]
-TaxonomySource = Annotated[Path | None, _setting("taxonomy_source", DATA, "--taxonomy-source")]
-Candidates = Annotated[
-    list[str] | None, _setting("candidates", MODELS, "--candidate", f"{SPECIFICATION}; may be repeated")
-]
-Judge = Annotated[str | None, _setting("judge", MODELS, "--judge", SPECIFICATION)]
-ChunkSize = Annotated[int | None, _setting("chunk_size", ASKING, "--chunk-size")]
-HistoryLength = Annotated[int | None, _setting("history_length", ASKING, "--history-length")]
-PoolSize = Annotated[int | None, _setting("pool_size", ASKING, "--pool-size")]
-MaxReasks = Annotated[int | None, _setting("max_reasks", ASKING, "--max-reasks")]
-Seed = Annotated[int | None, _setting("seed", ASKING, "--seed")]
-Thresholds = Annotated[str | None, _setting("thresholds", SCORING, "--thresholds", ": base, lenient or strict")]
-OracleFile = Annotated[Path | None, _setting("oracle", SCORING, "--oracle")]
-IsScope = Annotated[str | None, _setting("is_scope", SCORING, "--is-scope", ": of the category, or verified ones")]
-Resamples = Annotated[int | None, _setting("n_resamples", SCORING, "--resamples")]
-AS_RUN = " (default: as in the suite)"
-Rescored = Annotated[str | None, _option(f"base, lenient or strict{AS_RUN}", SCORING, "--thresholds")]
-RescoredScope = Annotated[str | None, _option(f"category or verified{AS_RUN}", SCORING, "--is-scope")]
-RescoredSamples = Annotated[int | None, _option(f"of the bootstrap{AS_RUN}", SCORING, "--resamples")]
-Sample = Annotated[str | None, _setting("sample", DATA, "--sample", ": random or stratified")]
-MaxUnusable = Annotated[float | None, _setting("max_unusable_share", SCORING, "--max-unusable-share")]
-Profiles = Annotated[Path | None, _setting("profiles", MODELS, "--profiles")]
-Budget = Annotated[
-    list[str] | None,
-    _option("stop in good order after '5M tokens', '2 gpu-hours' or '10 usd'; may be repeated", LIMITS, "--budget"),
-]
-Limit = Annotated[int | None, _option("stop in good order after so many calls, as a trial", LIMITS, "--limit", "-n")]
-StageName = Annotated[
-    str | None, _option("end with this stage: extract, ground, shortlist, retrieve or map", LIMITS, "--stage")
-]
-DryRun = Annotated[
-    bool, _option("check everything, say what would be asked, and ask and write nothing", LIMITS, "--dry-run")
-]
-Watch = Annotated[bool, _option("show how far the run in the output folder is, and do nothing else", LIMITS, "--watch")]
-Repeats = Annotated[
-    int | None,
-    _option("run so often, with seeds of their own, and show how far answers and scores move", LIMITS, "--repeats"),
-]
-Output = Annotated[
-    Path, _option("the suite folder; the same folder again goes on where it stopped", OUTPUT, "--output", "-o")
-]
-Store = Annotated[
-    Path | None,
-    _option("the response store, which several suites may share (default: in the suite folder)", OUTPUT, "--store"),
-]
-RetryFailed = Annotated[bool, _option("ask again what was answered unreadably before", OUTPUT, "--retry-failed")]
-SuiteFolder = Annotated[Path, typer.Argument(help="a suite folder", show_default=False)]
-
 
 STOPPED = "Everything answered so far is kept: the same command goes on from here."
 
@@ -200,7 +154,7 @@ def run(
 
         gistbench run -o runs/api --candidate "openai:gpt-5?concurrency=16" --judge "openai:judge?base_url=http://localhost:8000/v1"
     """
-    settings = _settings(locals())
+    settings = read_settings(locals())
     if watch:
         from .progress import watch as watch_folder
 
@@ -259,7 +213,7 @@ def extract(
 
         gistbench extract -o runs/demo --candidate lexical/hashtag --candidate lexical/phrase
     """
-    settings = _settings(locals())
+    settings = read_settings(locals())
     from .suite import Suite
 
     with _session(output, budget, limit) as session:
@@ -333,6 +287,7 @@ def score(
 def report(
     runs: Annotated[list[Path], typer.Argument(help="suite folders or run folders", show_default=False)],
     format: Annotated[str, typer.Option("--format", "-f", help="table, csv, markdown or json")] = "table",
+    cost: Annotated[bool, typer.Option("--cost", help="what each stage cost instead: calls, tokens, hours")] = False,
 ) -> None:
     """Compare scored runs, of one suite or of several.
 
@@ -341,6 +296,8 @@ def report(
         gistbench report runs/demo
 
         gistbench report runs/demo runs/ml --format csv > comparison.csv
+
+        gistbench report runs/demo --cost
     """
     from .comparison import Comparison
     from .suitefolder import run_folders
@@ -348,6 +305,11 @@ def report(
     forms = ("table", "csv", "markdown", "json")
     if format not in forms:
         raise ConfigError(f"There is no format {format!r}. There are: {', '.join(forms)}.")
+    if cost:
+        from .cost import show_cost
+
+        show_cost([folder for path in runs for folder in run_folders(path)], out, format)
+        return
     comparison = Comparison.of_runs(folder for path in runs for folder in run_folders(path))
     if format == "table":
         _show(comparison)
@@ -403,7 +365,7 @@ def _show_plan(config: RunConfig) -> None:
     from .suite import Suite
 
     Suite(Path("."), config).check()
-    out.print(plan_run(config).table())
+    show_plan(plan_run(config))
     out.print("Nothing was asked and nothing written. More about the cost: [bold]gistbench plan --help[/bold]")
 
 
@@ -466,39 +428,6 @@ def _show_warning(
         err.print(f"[bold yellow]Note:[/bold yellow] {escape(str(message))}", highlight=False, soft_wrap=True)
     else:
         logging.getLogger("py.warnings").info("%s:%s: %s: %s", filename, lineno, category.__name__, message)
-
-
-def _settings(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of the configuration that a command's options set; None is not given.
-
-    Args:
-        options: the command's options by the names of its parameters.
-    """
-    settings = {RENAMED.get(name, name): value for name, value in options.items() if name not in NO_SETTINGS}
-    return {
-        **settings,
-        **_users(options["users"]),
-        "candidates": options["candidate"] or None,
-        "dataset_options": read_options(options["dataset_option"], flag="--dataset-option") or None,
-    }
-
-
-def _users(text: str | None) -> dict[str, Any]:
-    """Read --users: a number, ids, or a file of ids."""
-    if text is None:
-        return {}
-    if text.isascii() and text.isdigit():
-        return {"n_users": int(text)}
-    if text.startswith("@"):
-        path = Path(text[1:])
-        if not path.is_file():
-            raise ConfigError(f"--users {text}: there is no file {path}.")
-        try:
-            lines = path.read_text(encoding="utf-8-sig").splitlines()
-        except UnicodeDecodeError as error:
-            raise ConfigError(f"--users {text}: the file is not UTF-8 text ({error}).") from error
-        return {"users": tuple(line.strip() for line in lines if line.strip())}
-    return {"users": tuple(user.strip() for user in text.split(",") if user.strip())}
 
 
 def _say_what_next(folder: Path) -> None:

@@ -92,7 +92,7 @@ class RunConfig(BaseModel):
 
 
 def load_config(path: Path | None, flags: Mapping[str, Any]) -> RunConfig:
-    """Return the configuration in a TOML file, overridden by flags; the model profiles it names are in use from then on.
+    """Return the configuration in a TOML file, overridden by flags; its model profiles are in use from then on.
 
     Args:
         path: the file, or None.

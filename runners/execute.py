@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
-from ..hf_datasets.errors import EngineError, RunStopped
+from ..hf_datasets.errors import EngineError, RunStoppedError
 from .engines.base import Engine
 from .halt import Halt
 from .requests import Outcome, Request
@@ -95,7 +95,7 @@ def execute(
 
     Raises:
         EngineError: the engine fails at every request; what was answered is kept.
-        RunStopped: `halt` said so before everything was answered.
+        RunStoppedError: `halt` said so before everything was answered.
     """
     progress = progress or SilentProgress()
     asking = _Asking(stage, engine, store, max_reasks, window, retry_failed, progress, halt or Halt())
@@ -104,12 +104,13 @@ def execute(
     questions: Iterator[_Question] = (_Question(subject, FIRST) for subject in subjects)
     while True:
         following: list[_Question] = []
-        for question, request, outcome in asking.answers(questions):
-            parsed = asking.read(question.subject, outcome)
-            follow_up = asking.follow_up(question, request, outcome, parsed)
+        for reply in asking.answers(questions):
+            follow_up = asking.follow_up(reply)
             if follow_up is not None:
                 following.append(follow_up)
-            yield Answered(question.subject, request.key, outcome, parsed, followed_up=follow_up is not None)
+            yield Answered(
+                reply.question.subject, reply.key, reply.outcome, reply.parsed, followed_up=follow_up is not None
+            )
         if not following:
             break
         # Arrival order differs from run to run; the order of asking must not.
@@ -117,6 +118,18 @@ def execute(
         questions = iter(following)
         progress.grow(len(following))
     progress.finish()
+
+
+class _Reply(NamedTuple):
+    """A question with its answer."""
+
+    question: _Question
+    key: str
+    """Of the request."""
+    max_tokens: int
+    """The longest answer that the request allowed."""
+    outcome: Outcome
+    parsed: Any
 
 
 class _Asking(NamedTuple):
@@ -132,35 +145,30 @@ class _Asking(NamedTuple):
     halt: Halt
 
     def read(self, subject: Any, outcome: Outcome) -> Any:
-        """Read an answer; what is no answer reads as unreadable."""
+        """Read an answer; what is no answer, or was found to break its schema, reads as unreadable."""
         parsed = self.stage.parse(subject, outcome)
-        if outcome.status in ("error", "refused"):
-            return replace(parsed, status="invalid", value=None, problem=outcome.problem)
+        if outcome.status in ("error", "refused", "invalid"):
+            return replace(parsed, status="invalid", value=None, problem=outcome.problem or parsed.problem)
         return parsed
 
-    def follow_up(self, question: _Question, request: Request, outcome: Outcome, parsed: Any) -> _Question | None:
+    def follow_up(self, reply: _Reply) -> _Question | None:
         """Return what is asked again after an answer, and how; None when the answer stands."""
-        subject, retry = question
-        if outcome.status in ("error", "refused") or not self.max_reasks:
+        subject, retry = reply.question
+        if reply.outcome.status in ("error", "refused") or not self.max_reasks:
             return None
-        if not retry.longer and wants_more_room(request, outcome):
+        if not retry.longer and wants_more_room(reply.max_tokens, reply.outcome):
             return _Question(subject, retry._replace(longer=True))
-        rest = self.stage.follow_up(subject, parsed)
+        rest = self.stage.follow_up(subject, reply.parsed)
         if rest is None or retry.n >= self.max_reasks:
             return None
-        return _Question(rest, Retry(retry.n + 1, parsed.problem, retry.longer))
+        return _Question(rest, Retry(retry.n + 1, reply.parsed.problem, retry.longer))
 
-    def _is_served(self, question: _Question, request: Request, outcome: Outcome | None) -> bool:
+    def _is_taken(self, reply: _Reply) -> bool:
         """Return whether what the store has is taken for an answer."""
-        if outcome is None:
-            return False
-        if not self.retry_failed:
-            return True
-        parsed = self.read(question.subject, outcome)
         # An unreadable answer that is asked again in another way has its retry there.
-        return parsed.value is not None or self.follow_up(question, request, outcome, parsed) is not None
+        return not self.retry_failed or reply.parsed.value is not None or self.follow_up(reply) is not None
 
-    def answers(self, questions: Iterator[_Question]) -> Iterator[tuple[_Question, Request, Outcome]]:
+    def answers(self, questions: Iterator[_Question]) -> Iterator[_Reply]:
         """Answer one round of questions, from the store where it can, else by the engine."""
         windows = iter(lambda: list(islice(questions, self.window)), [])
         # Rendered and not yet taken by the engine; at most one window.
@@ -168,22 +176,26 @@ class _Asking(NamedTuple):
         # Taken or about to be; questions that share a request share its answer.
         waiting: dict[str, list[_Question]] = {}
         # Found in the store while the engine was taking requests; without their outcomes, of which there may be many.
-        found: deque[tuple[_Question, Request]] = deque()
+        found: deque[tuple[_Question, str, int]] = deque()
         asked: set[str] = set()
 
-        def look_up(window: Sequence[_Question]) -> Iterator[tuple[_Question, Request, Outcome]]:
+        def look_up(window: Sequence[_Question]) -> Iterator[_Reply]:
             """Sort out which of a window the store can answer, and queue the others for the engine."""
             requests = [self.stage.request(question.subject, question.retry) for question in window]
             served = self.store.served({request.key for request in requests})
             for question, request in zip(window, requests, strict=True):
-                outcome = served.get(request.key)
                 if request.key in waiting:
                     waiting[request.key].append(question)
-                elif outcome is not None and (request.key in asked or self._is_served(question, request, outcome)):
-                    yield question, request, outcome
-                else:
-                    waiting[request.key] = [question]
-                    to_ask.append(request)
+                    continue
+                outcome = served.get(request.key)
+                if outcome is not None:
+                    parsed = self.read(question.subject, outcome)
+                    reply = _Reply(question, request.key, request.sampling.max_tokens, outcome, parsed)
+                    if request.key in asked or self._is_taken(reply):
+                        yield reply
+                        continue
+                waiting[request.key] = [question]
+                to_ask.append(request)
 
         def requests_for_engine() -> Iterator[Request]:
             while not self.halt.wanted:
@@ -191,48 +203,51 @@ class _Asking(NamedTuple):
                     window = next(windows, None)
                     if window is None:
                         return
-                    found.extend((question, request) for question, request, _ in look_up(window))
+                    found.extend((reply.question, reply.key, reply.max_tokens) for reply in look_up(window))
                 request = to_ask.popleft()
                 in_flight[request.key] = request
                 yield request
 
-        def stored() -> Iterator[tuple[_Question, Request, Outcome]]:
+        def stored() -> Iterator[_Reply]:
             """Hand out what was found in the store."""
             while found:
                 part = [found.popleft() for _ in range(min(self.window, len(found)))]
-                served = self.store.served({request.key for _, request in part})
-                for question, request in part:
-                    self.progress.advance(served[request.key], stored=True)
-                    yield question, request, served[request.key]
+                served = self.store.served({key for _, key, _ in part})
+                for question, key, max_tokens in part:
+                    outcome = served[key]
+                    self.progress.advance(outcome, stored=True)
+                    yield _Reply(question, key, max_tokens, outcome, self.read(question.subject, outcome))
 
         in_flight: dict[str, Request] = {}
         for window in windows:
-            for question, request, outcome in look_up(window):
-                self.progress.advance(outcome, stored=True)
-                yield question, request, outcome
+            for reply in look_up(window):
+                self.progress.advance(reply.outcome, stored=True)
+                yield reply
             if to_ask:
                 break
         if not to_ask:
             return
         errors_in_a_row = 0
         # Closed at once when the caller stops: calls in flight must not go on being paid for.
-        with closing(self.engine.generate(requests_for_engine())) as outcomes:
+        with self.halt.counting(self.engine), closing(self.engine.generate(requests_for_engine())) as outcomes:
             for outcome in outcomes:
                 request = in_flight[outcome.key]
-                outcome = self._judged(waiting[outcome.key][0].subject, outcome)
+                outcome, parsed = self._judged(waiting[outcome.key][0].subject, outcome)
                 # What the store serves may be older (another process was first): what the engine said decides.
                 final, failed = outcome.final, outcome.status == "error"
                 self.halt.take_in(request, outcome)
-                outcome = self.store.commit(request, outcome)
+                said, outcome = outcome, self.store.commit(request, outcome)
                 if not final:
                     continue
                 errors_in_a_row = errors_in_a_row + 1 if failed else 0
                 del in_flight[outcome.key]
                 if self.retry_failed:
                     asked.add(outcome.key)
-                for question in waiting.pop(outcome.key):
+                for number, question in enumerate(waiting.pop(outcome.key)):
+                    if number or outcome is not said:
+                        parsed = self.read(question.subject, outcome)
                     self.progress.advance(outcome, stored=False)
-                    yield question, request, outcome
+                    yield _Reply(question, request.key, request.sampling.max_tokens, outcome, parsed)
                 if errors_in_a_row >= MAX_ERRORS_IN_A_ROW:
                     raise EngineError(
                         f"{self.engine.model} failed at {errors_in_a_row} requests in a row; the last was "
@@ -248,14 +263,13 @@ class _Asking(NamedTuple):
                 f"{lost.about}."
             )
         if self.halt.wanted and (to_ask or next(windows, None) is not None):
-            raise RunStopped(self.halt.reason, self.halt.exit_status)
+            raise RunStoppedError(self.halt.reason, self.halt.exit_status)
 
-    def _judged(self, subject: Any, outcome: Outcome) -> Outcome:
-        """Return an outcome with what reading it found: an answer that cannot be read is none."""
-        if outcome.status == "ok":
-            parsed = self.stage.parse(subject, outcome)
-            if parsed.status != "ok":
-                return replace(outcome, status=parsed.status, problem=parsed.problem)
-        if outcome.status == "truncated" and is_degenerate(outcome.text or outcome.reasoning):
-            return replace(outcome, problem="The answer repeats itself until it is cut.")
-        return outcome
+    def _judged(self, subject: Any, outcome: Outcome) -> tuple[Outcome, Any]:
+        """Return an outcome with what reading it found, and that: an answer that cannot be read is none."""
+        parsed = self.read(subject, outcome)
+        if outcome.status == "ok" and parsed.status != "ok":
+            outcome = replace(outcome, status=parsed.status, problem=parsed.problem)
+        elif outcome.status == "truncated" and is_degenerate(outcome.text or outcome.reasoning):
+            outcome = replace(outcome, problem="The answer repeats itself until it is cut.")
+        return outcome, parsed

@@ -8,6 +8,8 @@ from types import FrameType
 from typing import Protocol
 
 from ..hf_datasets.errors import ConfigError
+from .cost import n_gpus_of
+from .engines.base import Engine
 from .requests import Outcome, Request
 
 __all__ = ["CallLimit", "Halt", "Limit"]
@@ -22,6 +24,12 @@ LIMITED = 3
 
 class Limit(Protocol):
     """Something that only so much of may be used."""
+
+    def check(self, model: str) -> None:
+        """Make sure that what a model uses can be counted, before it is asked anything."""
+
+    def use_gpus(self, n_gpus: int) -> None:
+        """Say how many GPUs are at work from now on."""
 
     def spend(self, request: Request, outcome: Outcome) -> None:
         """Take in one outcome that the engine gave."""
@@ -45,6 +53,12 @@ class CallLimit:
         self._n = n
         self._used = 0
 
+    def check(self, model: str) -> None:
+        """Do nothing: every call counts as one."""
+
+    def use_gpus(self, n_gpus: int) -> None:
+        """Do nothing."""
+
     def spend(self, request: Request, outcome: Outcome) -> None:
         """Count one call."""
         self._used += outcome.final
@@ -61,6 +75,7 @@ class Halt:
     def __init__(self, *limits: Limit) -> None:
         """Watch limits; there may be none."""
         self._limits = limits
+        self._engine: Engine | None = None
         self.reason = ""
         self.exit_status = 0
 
@@ -71,10 +86,32 @@ class Halt:
 
     def take_in(self, request: Request, outcome: Outcome) -> None:
         """Take in one outcome that the engine gave."""
+        if self._limits and self._engine is not None:
+            # Known once the model has been loaded.
+            n_gpus, self._engine = n_gpus_of(self._engine.describe()), None
+            for limit in self._limits:
+                limit.use_gpus(n_gpus)
         for limit in self._limits:
             limit.spend(request, outcome)
             if limit.spent and not self.wanted:
                 self.reason, self.exit_status = limit.spent, LIMITED
+
+    @contextmanager
+    def counting(self, engine: Engine) -> Iterator[None]:
+        """Count what an engine uses meanwhile: its GPUs are at work.
+
+        Raises:
+            ConfigError: what its model uses cannot be counted.
+        """
+        for limit in self._limits:
+            limit.check(engine.model.name)
+        self._engine = engine
+        try:
+            yield
+        finally:
+            self._engine = None
+            for limit in self._limits:
+                limit.use_gpus(0)
 
     @contextmanager
     def on_signals(self) -> Iterator[None]:

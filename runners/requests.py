@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Literal, NamedTuple
 
 __all__ = ["FINISHED", "STATUSES", "Message", "ModelRef", "Outcome", "Request", "Sampling", "Status", "canonical_json"]
@@ -78,12 +78,18 @@ class Request:
         """The sha256 of the canonical JSON of everything that determines the answer."""
         determined_by = {
             "messages": [list(message) for message in self.messages],
-            "model": asdict(self.model),
-            "sampling": asdict(self.sampling),
+            "model": _fields(self.model),
+            "sampling": _fields(self.sampling),
             "schema": self.schema,
             "repeat": self.repeat,
         }
         return hashlib.sha256(canonical_json(determined_by)).hexdigest()
+
+
+@lru_cache(maxsize=256)
+def _fields(record: ModelRef | Sampling) -> dict[str, Any]:
+    """Return the fields of a record that thousands of requests share."""
+    return asdict(record)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import zlib
 from dataclasses import replace
 from typing import NamedTuple
 
-from .requests import Outcome, Request, Sampling
+from .requests import Outcome, Sampling
 
 __all__ = ["FIRST", "Retry", "is_degenerate", "wants_more_room"]
 
@@ -51,12 +51,12 @@ FIRST = Retry()
 """A question is asked for the first time."""
 
 
-def wants_more_room(request: Request, outcome: Outcome) -> bool:
-    """Return whether an answer was cut at the length that was asked for, and more room could complete it."""
+def wants_more_room(max_tokens: int, outcome: Outcome) -> bool:
+    """Return whether an answer was cut at the length that was asked for, in tokens, and more room could complete it."""
     if outcome.finish_reason != "length" or is_degenerate(outcome.text or outcome.reasoning):
         return False
     # Fewer tokens than allowed: it was the context that ended, and no budget changes that.
-    return outcome.n_output_tokens == 0 or outcome.n_output_tokens >= request.sampling.max_tokens
+    return outcome.n_output_tokens == 0 or outcome.n_output_tokens >= max_tokens
 
 
 def is_degenerate(text: str) -> bool:

@@ -212,9 +212,8 @@ class Suite:
             chunk_size=self.config.chunk_size,
             history_length=self.config.history_length,
         )
-        work = self._work("extract", engine.model)
         tally = Tally()
-        with store.session(work), store.engine(engine.describe):
+        with store.engine(partial(_made_by, engine)):
             users, extractions = stage.records(self._ask(stage, engine, store, candidate=engine.model, tally=tally))
         cited = _cited(extractions)
         phase = {
@@ -222,9 +221,7 @@ class Suite:
             "chunk_size": self.config.chunk_size,
             "history_length": self.config.history_length,
             "max_item_chars": self.config.max_item_chars,
-            "stages": {"extract": tally.account(store)},
-            **_made_with("extract"),
-            "wall_seconds": store.wall_seconds(work),
+            **_accounted({"extract": tally}, store),
         }
         tables = {
             "users": users,
@@ -286,12 +283,10 @@ class Suite:
             tallies[stage.name] = Tally()
             return self._ask(stage, engine, store, candidate=candidate, tally=tallies[stage.name])
 
-        work = self._work("judge", candidate, engine.model)
-        with store.session(work), store.engine(engine.describe):
+        with store.engine(partial(_made_by, engine)):
             tables = self._judgements(claims, ask, lambda stage: self._asker(stage, engine, config))
         if tables is None:
             return
-        accounts = {name: tally.account(store) for name, tally in tallies.items()}
         keys = [(key, name) for name, tally in tallies.items() for key in tally.keys]
         manifest = run.manifest
         extracted = [(key, stage) for key, stage in _asked(run) if stage == "extract"]
@@ -304,9 +299,7 @@ class Suite:
                 "pool_size": len(data.pool),
                 "seed": self.config.seed,
                 "names_per_mapping": self.config.names_per_mapping,
-                "stages": accounts,
-                **_made_with(*accounts),
-                "wall_seconds": store.wall_seconds(work),
+                **_accounted(tallies, store),
             },
         }
         if _stands(run, "judge", tables):
@@ -452,10 +445,6 @@ class Suite:
             )
         return taxonomy
 
-    def _work(self, phase: str, *models: ModelRef) -> str:
-        """Return the name under which the wall time of a phase adds up over sessions."""
-        return canonical_json([phase, self.data.record["users_sha256"], *map(asdict, models)]).decode()
-
     def _claims(self, extractions: pa.Table) -> list[Claim]:
         """Return every interest with its cited ids, known and unknown apart."""
         columns = (extractions[name].to_pylist() for name in ("user_id", "interest", "item_ids"))
@@ -480,18 +469,21 @@ class Suite:
     ) -> Iterator[Answered[Any, Any]]:
         """Yield a stage's answers, and say in the end how many cannot be used."""
         what = f"{stage.name:<10}{candidate}"
-        yield from tally.over(
-            execute(
-                stage,
-                engine,
-                store,
-                max_reasks=self.config.max_reasks,
-                retry_failed=self._retry_failed,
-                progress=self._progress,
-                description=what,
-                halt=self._halt,
-            )
+        answers = execute(
+            stage,
+            engine,
+            store,
+            max_reasks=self.config.max_reasks,
+            retry_failed=self._retry_failed,
+            progress=self._progress,
+            description=what,
+            halt=self._halt,
         )
+        # Sessions of the same work add up, over resumes.
+        asked_of = [stage.name, self.data.record["users_sha256"], str(candidate), str(engine.model)]
+        tally.work = canonical_json(asked_of).decode()
+        with store.session(tally.work):
+            yield from tally.over(answers)
         if (first := tally.first_unreadable) is not None:
             logger.warning(
                 "%s: %d of %d answers cannot be used. The first: %s: %s Answer: %.200r",
@@ -551,10 +543,13 @@ def _cited(extractions: pa.Table) -> pa.Table:
     )
 
 
-def _made_with(*stages: str) -> dict[str, Any]:
-    """Return the prompts and versions that a phase was made with."""
-    prompts = {name: load_prompt(name) for name in stages}
+def _accounted(tallies: Mapping[str, Tally], store: ResponseStore) -> dict[str, Any]:
+    """Return what became of a phase's requests, what they took, and the prompts and versions they were made with."""
+    prompts = {name: load_prompt(name) for name in tallies}
+    stages = {name: tally.account(store) for name, tally in tallies.items()}
     return {
+        "stages": stages,
+        "wall_seconds": round(sum(stage["wall_seconds"] for stage in stages.values()), 3),
         "prompts": {name: {"version": prompt.version, "sha256": prompt.sha256} for name, prompt in prompts.items()},
         "versions": versions(),
     }
@@ -577,6 +572,17 @@ def _asked(run: RunFolder) -> list[tuple[str, str]]:
 def _who(described: Mapping[str, Any]) -> dict[str, Any]:
     """Return what decides a model's answers, of all that is recorded of it."""
     return {name: described[name] for name in ("name", "revision", "profile", "sampling", "structured")}
+
+
+REACH = ("base_url", "api_key_env", "concurrency", "timeout_s", "max_attempts")
+"""Options that say how a server is reached, and nothing of what answers there."""
+
+
+def _made_by(engine: Engine) -> dict[str, Any]:
+    """Return what may change an answer's last digits: engine, versions, options, hardware."""
+    described = engine.describe()
+    options = {name: value for name, value in described.get("options", {}).items() if name not in REACH}
+    return {**described, "options": options, "served_as": None}
 
 
 def _describe(config: ModelConfig, engine: Engine) -> dict[str, Any]:

@@ -17,6 +17,8 @@ class Tally:
         """Begin with nothing."""
         self._statuses: dict[str, Status] = {}
         self._n_subjects = self._n_unreadable = self._n_cut = 0
+        self.work = ""
+        """What the store calls the sessions that asked."""
         self.first_unreadable: Answered[Any, Any] | None = None
 
     def over(self, answers: Iterable[Answered[Any, Any]]) -> Iterator[Answered[Any, Any]]:
@@ -65,5 +67,6 @@ class Tally:
             "unusable_share": unusable / self._n_subjects if self._n_subjects else 0.0,
             "outcomes": counts,
             **store.totals(self._statuses),
+            "wall_seconds": store.wall_seconds(self.work),
             "engines": store.engines_of(self._statuses),
         }

@@ -6,6 +6,7 @@ to be asked again: absent is not category 0.
 
 import re
 from collections.abc import Container, Iterator, Mapping, Sequence
+from functools import lru_cache
 
 from .answers import THINK_TAGS, Parsed, answer_of, excerpt, strip_fence
 from .json_values import read_whole
@@ -92,9 +93,7 @@ class _Taxonomy:
 
     def __init__(self, ids: Container[int], names: Mapping[int, str]) -> None:
         self._ids = ids
-        self._by_name: dict[str, set[int]] = {}
-        for category_id, name in names.items():
-            self._by_name.setdefault(_plain(name), set()).add(category_id)
+        self._by_name = _ids_by_name(tuple(names.items()))
 
     def read(self, text: str) -> int | None:
         """Return the category, or None when it is not in the taxonomy or not clear ("Other" where one is called so)."""
@@ -130,6 +129,15 @@ class _Taxonomy:
 
     def _valid(self, category_id: int) -> int | None:
         return category_id if category_id == NO_CATEGORY or category_id in self._ids else None
+
+
+@lru_cache(maxsize=8)
+def _ids_by_name(names: tuple[tuple[int, str], ...]) -> Mapping[str, set[int]]:
+    """Return the ids of each plain name; made once for a taxonomy, of which every answer is read."""
+    by_name: dict[str, set[int]] = {}
+    for category_id, name in names:
+        by_name.setdefault(_plain(name), set()).add(category_id)
+    return by_name
 
 
 def _json_entries(answer: str, names: Sequence[str]) -> list[tuple[int, str]] | None:

@@ -7,6 +7,16 @@ scores obtained with it do not compare to the digit with scores published under 
 """
 
 from .items import clean, identifier, item_name, read_lines, render_lines
-from .prompt import PROMPTS, Prompt, load_prompt
+from .prompt import PROMPTS, QRELS_PROMPTS, Prompt, load_prompt
 
-__all__ = ["PROMPTS", "Prompt", "clean", "identifier", "item_name", "load_prompt", "read_lines", "render_lines"]
+__all__ = [
+    "PROMPTS",
+    "QRELS_PROMPTS",
+    "Prompt",
+    "clean",
+    "identifier",
+    "item_name",
+    "load_prompt",
+    "read_lines",
+    "render_lines",
+]

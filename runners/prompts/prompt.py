@@ -11,10 +11,13 @@ import jinja2
 from ..requests import Message
 from .items import clean
 
-__all__ = ["PROMPTS", "Prompt", "load_prompt"]
+__all__ = ["PROMPTS", "QRELS_PROMPTS", "Prompt", "load_prompt"]
 
 MAX_PROBLEM_CHARS = 200
 PROMPTS = ("extract", "ground", "shortlist", "retrieve", "map")
+"""Of the benchmark."""
+QRELS_PROMPTS = ("induce", "grade")
+"""Of the judgements that a model adds to people's."""
 
 _TEMPLATES = jinja2.Environment(
     undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=False
@@ -23,7 +26,7 @@ _TEMPLATES = jinja2.Environment(
 
 @dataclass(frozen=True)
 class Prompt:
-    """One prompt of the benchmark."""
+    """One prompt."""
 
     name: str
     version: int
@@ -47,15 +50,23 @@ class Prompt:
                 at the end, which keeps the prefix.
             values: what the templates name; a missing one is an error.
         """
-        system, user, reminder = self._templates
+        _, user, reminder = self._templates
         parts = [user.render(values)]
         if problem is not None:
             parts.append(reminder.render(problem=clean(problem, MAX_PROBLEM_CHARS), **values))
-        return Message("system", system.render(values)), Message("user", "\n\n".join(parts))
+        return self._system(values), Message("user", "\n\n".join(parts))
+
+    def _system(self, values: dict[str, object]) -> Message:
+        return self._plain_system or Message("system", self._templates[0].render(values))
+
+    @cached_property
+    def _plain_system(self) -> Message | None:
+        """The system message where it names no values, and so is the same for all requests."""
+        return None if "{" in self.system else Message("system", self._templates[0].render())
 
 
 @cache
 def load_prompt(name: str) -> Prompt:
-    """Load a prompt by its name, one of `PROMPTS`."""
+    """Load a prompt by its name, one of `PROMPTS` or `QRELS_PROMPTS`."""
     content = (files(__package__) / f"{name}.toml").read_bytes()
     return Prompt(name=name, sha256=hashlib.sha256(content).hexdigest(), **tomllib.loads(content.decode("utf-8")))

@@ -6,6 +6,7 @@ and reads the answer. It knows nothing of engines, stores or windows; `execute` 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Generic, Protocol, TypeVar
 
 from ...hf_datasets.errors import ConfigError
@@ -13,7 +14,7 @@ from ..engines.base import ModelConfig
 from ..parsing import Parsed
 from ..profiles import find_profile
 from ..prompts import Prompt, clean, load_prompt
-from ..requests import ModelRef, Outcome, Request
+from ..requests import ModelRef, Outcome, Request, Sampling
 from ..retries import FIRST, Retry
 
 __all__ = ["Answered", "Asker", "Stage", "items_schema", "shown_name", "split_to_budget"]
@@ -70,7 +71,7 @@ class Asker:
     repeat: int = 0
     """Index among several runs of the same questions, each with a seed of its own."""
 
-    @property
+    @cached_property
     def answer_tokens(self) -> int:
         """The longest answer asked for.
 
@@ -82,7 +83,13 @@ class Asker:
             longest = min(longest, self.context_tokens // 2)
         return longest
 
-    @property
+    @cached_property
+    def sampling(self) -> Sampling:
+        """How answers are drawn when asked for the first time."""
+        sampling = self.config.sampling(self.answer_tokens)
+        return replace(sampling, seed=(sampling.seed or 0) + self.repeat) if self.repeat else sampling
+
+    @cached_property
     def holds_to_schema(self) -> bool:
         """Whether answers are held to a schema: by default a judge's, since a candidate's form is part of the test."""
         return self.config.holds_to_schema(by_default=self.prompt.name != "extract")
@@ -106,15 +113,12 @@ class Asker:
             group: of the requests that begin alike.
             values: what the prompt names.
         """
-        sampling = self.config.sampling(self.answer_tokens)
-        if self.repeat:
-            sampling = replace(sampling, seed=(sampling.seed or 0) + self.repeat)
         return Request(
             stage=self.prompt.name,
             about=about,
             messages=self.prompt.render(problem=retry.problem if retry.n else None, **values),
             model=self.model,
-            sampling=retry.applied_to(sampling),
+            sampling=retry.applied_to(self.sampling),
             schema=schema if self.holds_to_schema else None,
             repeat=self.repeat,
             group=group,

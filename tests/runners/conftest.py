@@ -50,7 +50,9 @@ def make_engine() -> Callable[..., Any]:
                     held += answer(request)
             yield from arrange(held) if arrange else ()
 
-        return SimpleNamespace(model=MODEL, context_tokens=None, generate=generate, asked=asked, close=lambda: None)
+        return SimpleNamespace(
+            model=MODEL, context_tokens=None, generate=generate, asked=asked, close=lambda: None, describe=dict
+        )
 
     return make
 

@@ -1,10 +1,12 @@
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from gistbench.runners.accounting import ANSWERS, account_for, answer_batches, answers_table, write_answers
+from gistbench.runners.accounting import ANSWERS, answer_batches, write_answers
 from gistbench.runners.execute import execute
 from gistbench.runners.requests import Outcome
 from gistbench.runners.stages.base import Parsed
 from gistbench.runners.store import ResponseStore
+from gistbench.runners.tally import Tally
 
 
 @pytest.fixture
@@ -22,6 +24,10 @@ def keys(store, make_request):
             store.commit(request, Outcome(request.key, "error", problem="busy"))
             store.commit(request, Outcome(request.key, "ok", text="é" * 5, n_output_tokens=3, seconds=0.5))
     return [(request.key, request.stage) for request in requests] * 2
+
+
+def answers_table(store, keys):
+    return pa.Table.from_batches(answer_batches(store, keys), ANSWERS)
 
 
 def test_answers_stand_in_the_order_of_stage_subject_and_attempt(store, keys):
@@ -78,33 +84,17 @@ class Ask:
         return None
 
 
-def test_a_stage_is_accounted_for_over_all_sessions_and_engines(store, make_request, make_engine):
+def test_a_stage_whose_answers_are_of_two_engines_says_so(store, make_request, make_engine):
     def by(name, **answers):
         def answer(request):
             status = "error" if request.about not in answers else "ok"
-            text = answers.get(request.about, "")
-            return [Outcome(request.key, status, text=text, n_prompt_tokens=10, n_output_tokens=2, seconds=0.5)]
+            return [Outcome(request.key, status, text=answers.get(request.about, ""))]
 
+        tally = Tally()
         with store.engine(lambda: {"engine": name}):
-            return list(execute(Ask(make_request), make_engine(answer), store, max_reasks=0))
+            list(tally.over(execute(Ask(make_request), make_engine(answer), store, max_reasks=0)))
+        return [(one["engine"], one["n_answers"]) for one in tally.account(store)["engines"]]
 
-    by("first", a="yes")
-    account = account_for(by("second", b="yes", c="no"), store)
-    engines = account.pop("engines")
-    assert account == {
-        "n_subjects": 3,
-        "n_requests": 3,
-        "n_unreadable": 1,
-        "outcomes": {"ok": 2, "truncated": 0, "invalid": 1, "refused": 0, "error": 0},
-        "n_attempts": 5,
-        "n_prompt_tokens": 50,
-        "n_cached_tokens": 0,
-        "n_output_tokens": 10,
-        "n_reasoning_tokens": 0,
-        "request_seconds": 2.5,
-    }
-    assert [(one["engine"], one["n_answers"]) for one in engines] == [
-        ({"engine": "second"}, 2),
-        ({"engine": "first"}, 1),
-    ]
-    assert account_for(by("third"), store)["n_attempts"] == 5
+    assert by("first", a="yes") == [({"engine": "first"}, 1)]
+    assert by("second", b="yes", c="no") == [({"engine": "second"}, 2), ({"engine": "first"}, 1)]
+    assert by("third") == [({"engine": "second"}, 2), ({"engine": "first"}, 1)]

@@ -48,10 +48,12 @@ def path(tmp_path, make_request):
 
 @pytest.fixture(scope="module")
 def suite(tmp_path_factory, own_file):
-    """A finished suite of one candidate."""
+    """A judged suite of one candidate."""
     folder = tmp_path_factory.mktemp("suites") / "suite"
-    settings = {"dataset": str(own_file), "candidates": ["lexical/hashtag"], "pool_size": 60, "n_resamples": 10}
-    Suite(folder, load_config(None, settings)).run()
+    settings = {"dataset": str(own_file), "candidates": ["lexical/hashtag"], "pool_size": 60}
+    made = Suite(folder, load_config(None, settings))
+    made.extract()
+    made.judge()
     return folder
 
 

@@ -21,7 +21,7 @@ def ray_is_here():
     import ray
 
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    os.environ["RAY_worker_niceness"] = "0"  # 15 by default, which starves them where tests run in parallel
+    os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 - 15 starves them beside other tests
     ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     yield
     ray.shutdown()

@@ -409,10 +409,10 @@ class TestMemory:
 
     def test_pairs_of_items_grow_with_their_square(self):
         ease = find_recommender("ease")()
-        assert ease.fit_bytes(self.millions) > 100e9
+        assert 60e9 < ease.fit_bytes(self.millions) < 70e9
         assert find_recommender("slim")().fit_bytes(self.millions) > 90e9
         cut = find_recommender("ease")(max_items=20_000).fit_bytes(self.millions)
-        assert 8e9 < cut < 10e9
+        assert 3e9 < cut < 6e9
 
     def test_the_cut_off_offered_is_the_largest_that_fits(self):
         ease = find_recommender("ease")()
