@@ -37,6 +37,7 @@ bench: $(VENV)/.tested
 sync-metrics:
 	for copy in metrics/*/common.py; do cp metrics/common.py $$copy; done
 	for copy in metrics/*/comparison.py; do cp metrics/comparison.py $$copy; done
+	for app in metrics/*/app.py; do cp metrics/page.py $$(dirname $$app); done
 
 clean:
 	rm -rf $(VENV) types runs build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

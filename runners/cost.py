@@ -140,7 +140,10 @@ def n_gpus_of(model: Mapping[str, Any]) -> int:
     if hardware is None or hardware == "cpu" or str(hardware).startswith("unknown"):
         return 0
     options = model.get("options", {})
-    sizes = (options.get(f"{kind}_parallel_size") or 1 for kind in ("tensor", "pipeline", "data"))
+    sizes = (
+        options.get(f"{kind}_parallel_size") or model.get(f"{kind}_parallel_size") or 1
+        for kind in ("tensor", "pipeline", "data")
+    )
     n_gpus = 1
     for size in sizes:
         n_gpus *= int(size)

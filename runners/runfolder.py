@@ -6,7 +6,7 @@ renamed into it, the manifest last: a folder whose manifest names a phase holds 
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -108,8 +108,8 @@ class RunFolder:
             for table in PHASES[name]:
                 (self.path / f"{table}.parquet").unlink(missing_ok=True)
 
-    def read(self, table: str) -> pa.Table:
-        """Read a table.
+    def read(self, table: str, columns: Sequence[str] | None = None) -> pa.Table:
+        """Read a table, or some of its columns.
 
         Raises:
             StoreError: the folder has no such table yet.
@@ -122,7 +122,7 @@ class RunFolder:
         # Not read_table: it opens the file twice, and another process may replace it in between.
         try:
             with pq.ParquetFile(path) as file:
-                return file.read()
+                return file.read(columns)
         except (pa.ArrowException, OSError) as error:
             raise StoreError(
                 f"{path} cannot be read: {error} Run the phase that writes it again ({TABLES[table]})."

@@ -488,14 +488,14 @@ class ResponseStore:
         """
         with self._reader() as db:
             db.execute("BEGIN")
-            db.execute("CREATE TEMP TABLE asked (stage TEXT, key BLOB, PRIMARY KEY (stage, key)) WITHOUT ROWID")
-            pairs = ((stage, _packed(key)) for key, stage in asked)
-            db.executemany("INSERT OR IGNORE INTO asked VALUES (?, ?)", pairs)
-            # Only places are sorted, not texts. CROSS: in this order.
+            db.execute("CREATE TEMP TABLE asked (stage TEXT, key BLOB)")
+            db.executemany("INSERT INTO asked VALUES (?, ?)", ((stage, _packed(key)) for key, stage in asked))
+            # Repeats go by sorting, which also brings the keys into the order of their index. Only places are sorted
+            # for the rows, not texts. CROSS: in this order.
             db.execute("CREATE TEMP TABLE sorted (place INTEGER PRIMARY KEY, id INTEGER, stage TEXT)")
             db.execute(
-                "INSERT INTO sorted (id, stage) SELECT a.id, s.stage FROM asked AS s CROSS JOIN attempts AS a "
-                "ON a.key = s.key ORDER BY s.stage, a.about, s.key, a.attempt"
+                "INSERT INTO sorted (id, stage) SELECT a.id, s.stage FROM (SELECT stage, key FROM asked GROUP BY 1, 2) "
+                "AS s CROSS JOIN attempts AS a ON a.key = s.key ORDER BY s.stage, a.about, s.key, a.attempt"
             )
             yield from self._chunks(
                 db.execute(

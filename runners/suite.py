@@ -565,7 +565,7 @@ def _stands(run: RunFolder, phase: str, tables: Mapping[str, pa.Table]) -> bool:
 
 def _asked(run: RunFolder) -> list[tuple[str, str]]:
     """Return the (request key, stage) pairs of a run's attempts."""
-    answers = run.read("answers")
+    answers = run.read("answers", ["request_key", "stage"])
     return list(zip(answers["request_key"].to_pylist(), answers["stage"].to_pylist(), strict=True))
 
 
@@ -582,7 +582,10 @@ def _made_by(engine: Engine) -> dict[str, Any]:
     """Return what may change an answer's last digits: engine, versions, options, hardware."""
     described = engine.describe()
     options = {name: value for name, value in described.get("options", {}).items() if name not in REACH}
-    return {**described, "options": options, "served_as": None}
+    kept = {
+        name: described[name] for name in ("engine", "versions", "data_parallel_size", "hardware") if name in described
+    }
+    return {**kept, "options": options}
 
 
 def _describe(config: ModelConfig, engine: Engine) -> dict[str, Any]:

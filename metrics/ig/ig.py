@@ -27,12 +27,12 @@ import pyarrow as pa
 
 from .common import INTERACTION_TYPES
 from .common import UNMAPPED
+from .common import CheckedMetric
 from .common import Engagements
 from .common import Groups
 from .common import IdLists
 from .common import Resampling
 from .common import Rows
-from .common import UserMetric
 from .common import clean_id
 from .common import codes_in
 from .common import collector_paused
@@ -928,7 +928,7 @@ def _plain(predictions: Any, references: Any) -> dict[str, Any]:
     return {"predictions": rows.by_row(records), "references": rows.users}
 
 
-class IG(UserMetric, evaluate.Metric):  # type: ignore[misc]
+class IG(CheckedMetric, evaluate.Metric):  # type: ignore[misc]
     """Interest Groundedness as an `evaluate` module."""
 
     _name = "ig"

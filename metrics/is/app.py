@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import evaluate
+from page import Bars, Input, Source, Table, as_table, bars_by_user, build as build_page  # type: ignore[import-not-found]
+from page import read_by_user, read_json, summary
 
 RECORDS = """{
   "7": [
@@ -23,109 +24,45 @@ RECORDS = """{
 }"""
 IG_F1 = '{"7": 0.5, "8": 1.0}'
 EXAMPLE = (RECORDS, IG_F1)
-
-Table = list[list[Any]]
-"""The header row first."""
 METRICS = ("is", "ig_f1", "hm")
+KEYS = ("interest", "category_id", "verified", "backing_item_ids", "selected_item_ids")
+TABLES = ("Summary", "Users", "Interests")
 
 
-def _json(text: str, name: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{name}: line {error.lineno} is no valid JSON: {error.msg}.") from None
-    if not isinstance(value, dict):
-        raise ValueError(f"{name} must be a JSON object by user id.")
-    return value
-
-
-def score(records: str, ig_f1: str = "", is_scope: str = "category") -> dict[str, Table]:
-    """Score pasted text: the tables of the page, by their labels."""
-    by_user = _json(records, "records")
+def score(records: Source, ig_f1: Source = "", is_scope: str = "category") -> dict[str, Table]:
+    """Score what was pasted or uploaded: the tables of the page, by their labels."""
+    by_user = read_by_user(records, "records", KEYS)
     specificity = evaluate.load(str(Path(__file__).with_name("is.py")))
     result = specificity.compute(
         predictions=list(by_user.values()),
         references=list(by_user),
-        ig_f1=_json(ig_f1, "ig_f1") if ig_f1.strip() else None,
+        ig_f1=read_json(ig_f1, "ig_f1") if isinstance(ig_f1, Path) or ig_f1.strip() else None,
         is_scope=is_scope,
     )
-    return {
-        "Summary": _summary(result),
-        "Users": _table(result["per_user"]),
-        "Interests": _table(result["per_interest"]),
-    }
+    tables = (summary(result, METRICS), as_table(result["per_user"]), as_table(result["per_interest"]))
+    return dict(zip(TABLES, tables, strict=True))
 
 
-def _summary(result: dict[str, Any]) -> Table:
-    rows: Table = [["metric", "median", "95 % interval", "mean", "95 % interval of the mean"]]
-    for name in METRICS:
-        if name in result:
-            intervals = [_interval(result[key]) for key in (f"ci_{name}", f"ci_mean_{name}")]
-            rows.append([name, _round(result[name]), intervals[0], _round(result[f"mean_{name}"]), intervals[1]])
-    return rows
-
-
-def _round(value: float | None) -> float | None:
-    return None if value is None else round(value, 4)
-
-
-def _interval(ends: list[float] | None) -> str:
-    return f"{ends[0]:.3f} to {ends[1]:.3f}" if ends else "needs two users"
-
-
-def _table(columns: dict[str, list[Any]]) -> Table:
-    rows = zip(*columns.values(), strict=True)
-    return [list(columns), *([", ".join(v) if isinstance(v, list) else v for v in row] for row in rows)]
-
-
-def bars(users: Table) -> dict[str, list[Any]]:
-    """Return the table of users as columns of a bar plot: one bar for each user and metric."""
-    header, *rows = users
-    found = [(row[0], name, row[header.index(name)]) for row in rows for name in METRICS if name in header]
-    columns = zip(*(one for one in found if one[2] is not None), strict=True)
-    return dict(zip(("user", "metric", "value"), map(list, columns), strict=False))
-
-
-def read(path: str) -> str:
-    """Return the text of an uploaded file."""
-    return Path(path).read_text(encoding="utf-8-sig")
+def bars(tables: dict[str, Table]) -> Bars:
+    """Return the columns of the plot."""
+    return bars_by_user(tables["Users"], METRICS)
 
 
 def build() -> Any:
     """Build the page."""
-    import gradio as gr
-    import pandas as pd
-
-    def show(*inputs: str) -> list[Any]:
-        try:
-            tables = score(*inputs)
-        except ValueError as error:
-            raise gr.Error(str(error)) from None
-        frames = [pd.DataFrame(table[1:], columns=table[0]) for table in tables.values()]
-        return [pd.DataFrame(bars(tables["Users"]), columns=["user", "metric", "value"]), *frames]
-
-    with gr.Blocks(title="Interest Specificity (IS)") as page:
-        gr.Markdown(
-            "# Interest Specificity (IS)\nCan a judge tell the user's items for an interest from other items? "
-            "The card of this Space explains the formula."
-        )
-        with gr.Row():
-            with gr.Column():
-                records = gr.Code(RECORDS, language="json", label="Records: {user id: [record, ...]}")
-                file = gr.UploadButton("Upload records (JSON)", file_types=[".json"])
-                file.upload(read, file, records)
-            with gr.Column():
-                ig_f1 = gr.Textbox(IG_F1, label="ig_f1 by user (JSON, optional): adds hm")
-                is_scope = gr.Radio(["category", "verified"], value="category", label="Scope")
-        button = gr.Button("Score", variant="primary")
-        plot = gr.BarPlot(
-            x="user", y="value", color="metric", y_lim=[0, 1], title="Scores by user", x_title="user", y_title="score"
-        )
-        outputs = [gr.Dataframe(label=label) for label in ("Summary", "Users", "Interests")]
-        inputs = [records, ig_f1, is_scope]
-        button.click(show, inputs, [plot, *outputs])
-        page.load(show, inputs, [plot, *outputs])
-    return page
+    return build_page(
+        "Interest Specificity (IS)",
+        "Can a judge tell the user's items for an interest from other items?",
+        [
+            Input("Records (JSON): {user id: [record, ...]}", RECORDS, (".json", ".parquet")),
+            Input("ig_f1 by user (JSON, optional): adds hm", IG_F1, (".json",)),
+        ],
+        lambda gr: [gr.Radio(["category", "verified"], value="category", label="Scope")],
+        score,
+        TABLES,
+        bars,
+        ("user", "metric", "value"),
+    )
 
 
 if __name__ == "__main__":

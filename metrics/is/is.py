@@ -20,10 +20,10 @@ import evaluate
 import numpy as np
 import numpy.typing as npt
 
+from .common import CheckedMetric
 from .common import Groups
 from .common import Resampling
 from .common import Rows
-from .common import UserMetric
 from .common import clean_id
 from .common import collector_paused
 from .common import flags
@@ -210,7 +210,7 @@ def score(
         user_column=pick(rows.users, rows.user_of),
         names=names,
         category_column=[None] * len(names) if category_ids is None else category_ids.tolist(),
-        retrievals=retrievals(rows.id_lists("backing_item_ids").lists, selected.lists, selected.brackets),
+        retrievals=retrievals(rows.id_lists("backing_item_ids", look=False).lists, selected.lists, selected.brackets),
     )
     return _result(interests, ig_f1, is_scope, resampling)
 
@@ -430,7 +430,7 @@ def _plain(predictions: Any, references: Any) -> dict[str, Any]:
     return {"predictions": rows.by_row(records), "references": rows.users}
 
 
-class IS(UserMetric, evaluate.Metric):  # type: ignore[misc]
+class IS(CheckedMetric, evaluate.Metric):  # type: ignore[misc]
     """Interest Specificity as an `evaluate` module."""
 
     _name = "is"

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import Path
 from typing import Any
 
 import evaluate
+from page import Bars, Input, Source, Table, as_table, build as build_page, read_csv  # type: ignore[import-not-found]
 
 RUNS = """system,user,item,score
 Popularity,ana,heat,9
@@ -61,63 +60,64 @@ COLUMNS = {
     "llm_qrels": ("user", "item", "rating"),
     "popularity": ("item", "count"),
 }
+TREC = (".txt", ".run", ".qrels", ".gz")
+CONDITIONS = ("human", "matched", "synthetic", "augmented")
+TABLES = ("Systems", "Rankings", "Agreement")
 
-Table = list[list[Any]]
 
-
-def _table(text: str, name: str) -> dict[str, list[Any]]:
-    """Read pasted CSV with a header; numbers may be missing."""
-    rows = list(csv.DictReader(io.StringIO(text.strip())))
-    found = list(rows[0]) if rows else []
-    if missing := [column for column in COLUMNS[name] if column not in found]:
-        raise ValueError(f"{name}: the first line must name the columns {', '.join(COLUMNS[name])}; {missing} missing.")
-    table: dict[str, list[Any]] = {}
+def _table(source: Source, name: str) -> Any:
+    """Read pasted or uploaded CSV with a header; files in TREC's formats and Parquet are left to the module."""
+    if isinstance(source, Path) and source.suffix != ".csv":
+        return source
+    table = read_csv(source, name, COLUMNS[name])
     for column in COLUMNS[name]:
-        values: list[Any] = [row[column] for row in rows]
-        if column in ("score", "rating", "count"):
-            for line, value in enumerate(values, 2):
-                try:
-                    values[line - 2] = float(value) if (value or "").strip() else None
-                except ValueError:
-                    raise ValueError(f"{name}, line {line}: {column} must be a number, found {value!r}.") from None
-        table[column] = values
-    return table
+        if column not in ("score", "rating", "count"):
+            continue
+        for line, value in enumerate(table[column], 2):
+            try:
+                table[column][line - 2] = float(value) if (value or "").strip() else None
+            except ValueError:
+                raise ValueError(f"{name}, line {line}: {column} must be a number, found {value!r}.") from None
+    return {column: table[column] for column in COLUMNS[name]}
 
 
 def score(
-    runs: str, human_qrels: str, llm_qrels: str = "", popularity: str = "", k: int = 100, threshold: float = 4
-) -> tuple[Table, Table, Table]:
-    """Score pasted CSV: systems, rankings and agreement as tables, each with its header row first."""
+    runs: Source,
+    human_qrels: Source,
+    llm_qrels: Source = "",
+    popularity: Source = "",
+    k: int = 100,
+    threshold: float = 4,
+) -> dict[str, Table]:
+    """Score what was pasted or uploaded: the tables of the page, by their labels."""
+    sources = {"runs": runs, "human_qrels": human_qrels, "llm_qrels": llm_qrels, "popularity": popularity}
+    given = {name: one for name, one in sources.items() if isinstance(one, Path) or one.strip()}
     module = evaluate.load(str(Path(__file__).with_name("qrels_expansion.py")))
     result = module.compute(
-        runs=_table(runs, "runs"),
-        human_qrels=_table(human_qrels, "human_qrels"),
-        llm_qrels=_table(llm_qrels, "llm_qrels") if llm_qrels.strip() else None,
-        popularity=_table(popularity, "popularity") if popularity.strip() else None,
+        **{name: _table(source, name) for name, source in given.items()},
         k=int(k),
         relevance_threshold=float(threshold),
     )
-    columns = {name: values for name, values in result["per_system"].items() if any(v is not None for v in values)}
-    systems: Table = [list(columns), *map(list, zip(*columns.values(), strict=True))]
+    systems = {name: values for name, values in result["per_system"].items() if any(v is not None for v in values)}
     rankings: Table = [["condition", "metric", "tau with human", "phi with popularity", "delta tau"]]
-    for condition in ("human", "matched", "synthetic", "augmented"):
+    for condition in CONDITIONS:
         for metric in ("ap", "ndcg"):
             tau = ((result["rankings"] or {}).get(condition) or {}).get(metric, {}).get("tau")
             coupling = ((result["popularity"] or {}).get(condition) or {}).get(metric, {})
             if tau is not None or coupling:
                 rankings.append([condition, metric, tau, coupling.get("phi"), coupling.get("delta_tau")])
-    judged = result["agreement"] or {}
-    agreement: Table = [["measure", "value"], *([n, v] for n, v in judged.items() if not isinstance(v, dict))]
-    return systems, rankings, agreement
+    judged = [(name, value) for name, value in (result["agreement"] or {}).items() if not isinstance(value, dict)]
+    agreement: Table = [["measure", "value"], *map(list, judged)]
+    return dict(zip(TABLES, (as_table(systems), rankings, agreement), strict=True))
 
 
-def plot(systems: Table) -> dict[str, list[Any]]:
+def bars(tables: dict[str, Table]) -> Bars:
     """Return NDCG by system and condition, one row per bar."""
-    header = systems[0]
+    header, *systems = tables["Systems"]
     rows = [
         (row[0], condition, row[header.index(f"ndcg_{condition}")])
-        for row in systems[1:]
-        for condition in ("human", "matched", "synthetic", "augmented")
+        for row in systems
+        for condition in CONDITIONS
         if f"ndcg_{condition}" in header
     ]
     return {name: [row[at] for row in rows] for at, name in enumerate(("system", "condition", "ndcg"))}
@@ -125,47 +125,22 @@ def plot(systems: Table) -> dict[str, list[Any]]:
 
 def build() -> Any:
     """Build the page."""
-    import gradio as gr
-    import pandas as pd
-
-    def show(*inputs: Any) -> list[Any]:
-        try:
-            tables = score(*inputs)
-        except ValueError as error:
-            raise gr.Error(str(error)) from None
-        bars = gr.BarPlot(pd.DataFrame(plot(tables[0])), x="system", y="ndcg", color="condition", y_lim=[0, 1])
-        return [bars, *(gr.Dataframe(headers=table[0], value=table[1:]) for table in tables)]
-
-    def read(path: str | None) -> str:
-        return Path(path).read_text(encoding="utf-8") if path else ""
-
-    with gr.Blocks(title="Qrels expansion") as page:
-        gr.Markdown(
-            "# Qrels expansion\nHow do recommenders rank under people's judgements, and under judgements that a "
-            "language model adds to them? Tables are CSV with a header. The card of this Space explains the conditions."
-        )
-        labels = {
-            "runs": "Runs: system,user,item,score",
-            "human_qrels": "People's judgements: user,item,rating",
-            "llm_qrels": "A model's judgements (optional)",
-            "popularity": "Popularity: item,count (optional)",
-        }
-        boxes = []
-        with gr.Row():
-            for (name, label), text in zip(labels.items(), EXAMPLE, strict=True):
-                with gr.Column():
-                    box = gr.Textbox(text, lines=10, max_lines=10, label=label)
-                    upload = gr.File(label=f"{name}.csv", file_types=[".csv"], type="filepath", height=80)
-                    upload.upload(read, upload, box)
-                    boxes.append(box)
-        with gr.Row():
-            k = gr.Number(100, precision=0, label="k")
-            threshold = gr.Number(4, label="Lowest relevant rating")
-        button = gr.Button("Score", variant="primary")
-        bars = gr.BarPlot(x="system", y="ndcg", color="condition", y_lim=[0, 1], label="NDCG")
-        outputs = [gr.Dataframe(label=label) for label in ("Systems", "Rankings", "Agreement")]
-        button.click(show, [*boxes, k, threshold], [bars, *outputs])
-    return page
+    return build_page(
+        "Qrels expansion",
+        "How do recommenders rank under people's judgements, and under judgements that a language model adds to them? "
+        "Tables are CSV with a header, or files in TREC's formats or Parquet.",
+        [
+            Input("Runs: system,user,item,score", RUNS, (".csv", ".parquet", *TREC)),
+            Input("People's judgements: user,item,rating", HUMAN, (".csv", ".parquet", *TREC)),
+            Input("A model's judgements (optional)", LLM, (".csv", ".parquet", *TREC)),
+            Input("Popularity (optional): item,count", POPULARITY, (".csv", ".parquet")),
+        ],
+        lambda gr: [gr.Number(100, precision=0, label="k"), gr.Number(4, label="Lowest relevant rating")],
+        score,
+        TABLES,
+        bars,
+        ("system", "condition", "ndcg"),
+    )
 
 
 if __name__ == "__main__":

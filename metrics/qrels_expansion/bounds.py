@@ -10,6 +10,9 @@ NDCG is a linear function of the holes' gains over a convex one. Its minimum lie
 again at the last j. For its maximum the gains are cut into the steps of their scale: in each step the first n of the
 holes are raised, and n is chosen so that DCG - x IDCG is largest; x is raised to the ratio that this gives until it no
 longer grows (Dinkelbach, 1967).
+
+The same holds of expectations over the orders of tied rows: a hole in a higher group of ties counts for more than one
+in a lower group in every order, and holes of one group count alike.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .lists import Lists
-from .measures import Conventions, Graded
+from .measures import Conventions, Graded, tied_places
 
 __all__ = ["Bounds", "bounds"]
 
@@ -85,7 +88,7 @@ def bounds(
     """Return the bounds of AP and NDCG of every list.
 
     Args:
-        lists: The lists, cut at k.
+        lists: The lists; with groups of ties, the bounds are of the expectation over their orders.
         judged: The judgements.
         at: The judgement of every row, -1 for a hole.
         n_holes: Per user, the holes of the pool and all lists.
@@ -103,20 +106,31 @@ def bounds(
     discounts = conventions.discounts(max(n_max, longest))
     limit = len(discounts) if conventions.k is None else min(conventions.k, len(discounts))
     summed = np.concatenate([np.zeros(1), np.cumsum(discounts[:limit])])
+    # Without ties, or with ties in one order, every row is a group of its own.
+    group = np.arange(len(lists.item)) if lists.group is None else np.cumsum(np.diff(lists.group, prepend=0) != 0)
+    places = tied_places(group - group[0] if len(group) else group, lists.rank, discounts, conventions.k)
+    column = np.arange(longest)
     for low in range(0, len(lists), at_once):
         part = slice(low, min(low + at_once, len(lists)))
-        user = lists.user[part]
-        column = np.arange(longest)
+        user, start = lists.user[part], lists.start[part][:, None]
         inside = column < lists.length[part][:, None]
-        where = np.where(inside, at[np.minimum(lists.start[part][:, None] + column, len(at) - 1)], -1)
+        row = np.minimum(start + column, len(at) - 1)
+        where = np.where(inside, at[row], -1)
         holes = inside & (where < 0)
         n_out = n_holes[user] - holes.sum(axis=1)
         relevant = (where >= 0) & (judged.relevant[where] if len(judged.relevant) else False)
         gain = np.where(where >= 0, judged.gain[where] if len(judged.gain) else 0.0, 0.0)
+        ties = None
+        if lists.group is not None:
+            ties = tuple(np.where(inside, ends[row] - start, 0) for ends in (places.first, places.last))
         out[0][part], out[1][part] = _ap(
-            relevant, holes, judged.n_relevant[user], n_out, can_be_relevant, conventions, column + 1
+            _Rows(relevant, holes, places.inverse[row], places.others[row], ties),
+            judged.n_relevant[user],
+            n_out,
+            can_be_relevant,
+            conventions,
         )
-        out[2][part], out[3][part] = _ndcg(gain, holes, scale, user, n_out, discounts, summed)
+        out[2][part], out[3][part] = _ndcg(gain, holes, places.discount[row], scale, user, n_out, summed)
     return Bounds(
         out[0],
         out[1],
@@ -127,39 +141,60 @@ def bounds(
     )
 
 
+@dataclass(frozen=True)
+class _Rows:
+    """Lists side by side, (list, rank), filled up with rows that are nothing."""
+
+    relevant: Any
+    holes: Any
+    inverse: FloatArray
+    """As in `Places`."""
+    others: FloatArray
+    ties: tuple[IntArray, ...] | None
+    """The first and the last place of each row's group of ties, from 0; None: each row is its own."""
+
+    def above(self, values: Any) -> Any:
+        """Sum over the rows of the groups above each row's."""
+        total = np.cumsum(values, axis=1)
+        return total - values if self.ties is None else np.take_along_axis(total - values, self.ties[0], axis=1)
+
+    def down_to(self, values: Any) -> Any:
+        """Sum over the rows of the groups above each row's, and of its own."""
+        total = np.cumsum(values, axis=1)
+        return total if self.ties is None else np.take_along_axis(total, self.ties[1], axis=1)
+
+
 def _ap(
-    relevant: Any,
-    holes: Any,
-    n_relevant: IntArray,
-    n_out: IntArray,
-    can_be_relevant: bool,
-    conventions: Conventions,
-    rank: IntArray,
+    rows: _Rows, n_relevant: IntArray, n_out: IntArray, can_be_relevant: bool, conventions: Conventions
 ) -> tuple[FloatArray, FloatArray]:
-    found = np.cumsum(relevant, axis=1)
-    base = np.where(relevant, found / rank, 0.0).sum(axis=1)
+    relevant, holes = rows.relevant, rows.holes
+    before = rows.above(relevant.astype(np.int64))
+    own = rows.down_to(relevant.astype(np.int64)) - before
+    base = np.where(relevant, (before + 1) * rows.inverse + (own - 1) * rows.others, 0.0).sum(axis=1)
 
     def ratio(numerator: FloatArray, count: IntArray) -> FloatArray:
-        divisor = conventions.ap_divisor(count)
-        empty = np.zeros(np.broadcast(numerator, divisor).shape)
-        value: FloatArray = np.divide(numerator, divisor, out=empty, where=divisor > 0)
-        return value
+        return _ratio(*np.broadcast_arrays(numerator, conventions.ap_divisor(count)))
 
     if not can_be_relevant:
         value = ratio(base, n_relevant)
         return value, value
-    inverse = np.where(relevant, 1 / rank, 0.0)
-    below = inverse.sum(axis=1)[:, None] - np.cumsum(inverse, axis=1)  # of relevant rows further down
+
+    def below(flags: Any) -> Any:
+        """Sum the inverse ranks of flagged rows in the groups below: what one more relevant row brings each of them."""
+        inverse = np.where(flags, rows.inverse, 0.0)
+        return inverse.sum(axis=1)[:, None] - rows.down_to(inverse)
+
     n_above = np.cumsum(holes, axis=1) - holes
+    n_before = rows.above(holes.astype(np.int64))
     # The first j holes: all holes above one are relevant, none below.
-    added = np.where(holes, (found + n_above + 1) / rank + below, 0.0)
-    value = ratio(base[:, None] + np.cumsum(added, axis=1), n_relevant[:, None] + n_above + holes)
+    added = (before + n_before + 1) * rows.inverse + 2 * (own + n_above - n_before) * rows.others + below(relevant)
+    numerator = base[:, None] + np.cumsum(np.where(holes, added, 0.0), axis=1)
+    value = ratio(numerator, n_relevant[:, None] + n_above + holes)
     upper = np.maximum(np.where(holes, value, 0.0).max(axis=1), ratio(base, n_relevant))
     # The last j holes: all holes below one are relevant, none above.
-    inverse = np.where(holes, 1 / rank, 0.0)
-    holes_below = inverse.sum(axis=1)[:, None] - np.cumsum(inverse, axis=1)
-    added = np.where(holes, (found + 1) / rank + below + holes_below, 0.0)
-    from_below = np.cumsum(added[:, ::-1], axis=1)[:, ::-1]
+    n_below = rows.down_to(holes.astype(np.int64)) - n_above - 1  # in the same group
+    added = (before + 1) * rows.inverse + 2 * (own + n_below) * rows.others + below(relevant) + below(holes)
+    from_below = np.cumsum(np.where(holes, added, 0.0)[:, ::-1], axis=1)[:, ::-1]
     n_last = holes.sum(axis=1)[:, None] - n_above
     value = ratio(base[:, None] + from_below, (n_relevant + n_out)[:, None] + n_last)
     lower = np.minimum(np.where(holes, value, np.inf).min(axis=1), ratio(base, n_relevant + n_out))
@@ -169,23 +204,23 @@ def _ap(
 def _ndcg(
     gain: FloatArray,
     holes: Any,
+    discount: FloatArray,
     scale: _Scale,
     user: IntArray,
     n_out: IntArray,
-    discounts: FloatArray,
     summed: FloatArray,
 ) -> tuple[FloatArray, FloatArray]:
-    n_lists, longest = gain.shape
-    base = (gain * discounts[:longest]).sum(axis=1)
+    n_lists = len(gain)
+    base = (gain * discount).sum(axis=1)
     n_in = holes.sum(axis=1)
     widest = int(n_in.max()) if n_lists else 0
     # Sums of the discounts of the first n and of the last n holes, n = 0 ... widest; nothing beyond a list's holes.
     owner, place = np.nonzero(holes)
     nth = (np.cumsum(holes, axis=1) - 1)[owner, place]
     first = np.zeros((n_lists, widest + 1))
-    first[owner, nth + 1] = discounts[place]
+    first[owner, nth + 1] = discount[owner, place]
     last = np.zeros((n_lists, widest + 1))
-    last[owner, n_in[owner] - nth] = discounts[place]
+    last[owner, n_in[owner] - nth] = discount[owner, place]
     first, last = np.cumsum(first, axis=1), np.cumsum(last, axis=1)
     n = np.arange(widest + 1)
     allowed = n <= n_in[:, None]

@@ -28,12 +28,12 @@ import pyarrow.compute as pc
 __all__ = [
     "INTERACTION_TYPES",
     "UNMAPPED",
+    "CheckedMetric",
     "Engagements",
     "Groups",
     "IdLists",
     "Resampling",
     "Rows",
-    "UserMetric",
     "canonical_numbers",
     "clean_id",
     "codes_in",
@@ -69,8 +69,8 @@ _DRAWS_KEPT = 4_000_000  # draws remembered for the next column of as many users
 # --- calls ----------------------------------------------------------------------------------------------------------
 
 
-class UserMetric:
-    """The calls of a metric whose rows are users; goes before `evaluate.Metric` among a module's bases.
+class CheckedMetric:
+    """The calls of a metric that checks what it is given; goes before `evaluate.Metric` among a module's bases.
 
     It is no `evaluate.Metric` itself: `evaluate` takes the first one that it finds in a module.
     """
@@ -80,19 +80,33 @@ class UserMetric:
     """Scores predictions and references; its further arguments are those of `compute`."""
     _plain: Callable[[Any, Any], dict[str, Any]]
     """Checks a batch and brings it into the shape of the features that `evaluate` stores."""
+    _table: str | None = None
+    """An argument with a table that can stand for predictions and references."""
     _unused: tuple[str, ...] = ()
     """Arguments of the other modules that may stand in a call of `evaluate.combine`; reported in `policy`."""
 
+    def _arguments(self) -> list[str]:
+        """Return the names of the arguments of `compute`."""
+        return list(inspect.signature(self._score).parameters)
+
     def compute(self, *, predictions: Any = None, references: Any = None, **kwargs: Any) -> dict[str, Any] | None:
-        """Score predictions given here at once, or those collected before by `add` and `add_batch`."""
-        known = list(inspect.signature(self._score).parameters)
+        """Score what is given here at once, or what was collected before by `add` and `add_batch`."""
+        known = self._arguments()
         if unknown := [name for name in kwargs if name not in known and name not in self._unused]:
             raise TypeError(
                 f"{self._name}.compute has no argument {', '.join(map(repr, unknown))}; it has {', '.join(known)}."
             )
-        if len(self) == 0 and self.num_process == 1:  # type: ignore[arg-type, attr-defined]
-            if predictions is None and references is None:
-                raise ValueError("there is nothing to score: pass predictions and references, or call add_batch first.")
+        has_rows = predictions is not None or references is not None
+        has_table = self._table is not None and kwargs.get(self._table) is not None
+        collected = len(self) > 0  # type: ignore[arg-type]
+        if has_table and (has_rows or collected):
+            raise ValueError(f"give {self._table}, or predictions and references (add_batch), not both.")
+        if has_table or (not collected and self.num_process == 1):  # type: ignore[attr-defined]
+            if not has_table and not has_rows:
+                table = f"{self._table}, or " if self._table else ""
+                raise ValueError(
+                    f"there is nothing to score: pass {table}predictions and references, or call add_batch first."
+                )
             return self._compute(predictions, references, **kwargs)
         result: dict[str, Any] | None = super().compute(  # type: ignore[misc]
             predictions=predictions, references=references, **kwargs
@@ -275,15 +289,22 @@ class Rows:
         """Cut what belongs to records into one list per user."""
         return [list(records[start:end]) for start, end in pairwise(self.first.tolist())]
 
-    def id_lists(self, key: str, nullable: bool = False, encode: bool = False) -> IdLists:
-        """Return lists of ids as strings; with ``nullable`` a record may hold None instead of a list."""
+    def id_lists(self, key: str, nullable: bool = False, encode: bool = False, look: bool = True) -> IdLists:
+        """Return lists of ids as strings.
+
+        Args:
+            key: of the records.
+            nullable: a record may hold None instead of a list.
+            encode: return the ids as Arrow arrays too.
+            look: tell whether there are brackets.
+        """
         lists: list[Any] = self.columns[key]
         if set(map(type, lists)) <= ({list, tuple, type(None)} if nullable else {list, tuple}):
-            read = _read_ids(lists, encode)
+            read = _read_ids(lists, encode, look)
             if read is not None:
                 return read
         lists = [self._ids(k, key, ids, nullable) for k, ids in enumerate(lists)]
-        return _read_ids(lists, encode) or IdLists(lists, False, [])
+        return _read_ids(lists, encode, look) or IdLists(lists, False, [])
 
     def _ids(self, k: int, key: str, ids: Any, nullable: bool) -> list[str] | None:
         if ids is None and nullable:
@@ -354,14 +375,14 @@ def row_ids(given: Any, name: str) -> list[str]:
     return users
 
 
-def _read_ids(lists: list[list[str] | None], encode: bool) -> IdLists | None:
+def _read_ids(lists: list[list[str] | None], encode: bool, look: bool) -> IdLists | None:
     """Read lists batch by batch, so that objects all over memory are fetched once; None if one is no string."""
     brackets, texts = False, []
     for start in range(0, len(lists), _BATCH):
         ids = list(chain.from_iterable(filter(None, lists[start : start + _BATCH])))
         if not set(map(type, ids)) <= {str}:
             return None
-        if not brackets:
+        if look and not brackets:
             joined = "".join(ids)
             brackets = any(character in joined for character in _AROUND_AN_ID)
         if encode:

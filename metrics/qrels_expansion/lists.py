@@ -43,7 +43,7 @@ class Lists:
     length: IntArray
     item: npt.NDArray[Any]
     group: IntArray | None
-    """For ties="expected": of each row, the number of its group of tied rows; rows beyond k are kept then."""
+    """For ties="expected": of each row, the number of its group of tied rows; those tied with rank k are kept then."""
     n_unknown_users: int
     n_lists_unknown_user: int
     n_rows: int
@@ -218,7 +218,7 @@ def make_lists(
         runs: A table with the columns ``system``, ``user``, ``item`` and ``score``.
         users: The users who are scored; the lists of others are checked, counted and left out.
         more_items: Texts of items that judgements and pools name.
-        k: Where the lists are cut; with ties="expected" they are not.
+        k: Where the lists are cut; with ties="expected" after the last row that ties with this rank.
         ties: "trec" (item descending), "order" (as the rows stand) or "expected".
 
     Raises:
@@ -256,10 +256,9 @@ def make_lists(
     known = codes_of(user, users).astype(np.int64)[list_user]
     kept = np.flatnonzero(known >= 0)
     dropped = len(known) > len(kept)
-    if ties == "expected" or k is None:
-        k = int(length.max())
+    k = int(length.max()) if k is None else k
     n_unknown = len(np.unique(list_user[known < 0])) if dropped else 0
-    lengths = np.minimum(length[kept], k)
+    lengths = _reaching(start[kept], length[kept], group, k)
     checked = dropped or int(length.max()) > k
     if checked:
         for chunk in _chunks(start, length, item_codes, len(items)):
@@ -293,6 +292,12 @@ def make_lists(
         n_ties=n_ties,
         checked=checked,
     )
+
+
+def _reaching(start: IntArray, length: IntArray, group: IntArray | None, k: int) -> IntArray:
+    """Return how many rows of each list can stand among its first k."""
+    cut = np.minimum(length, k)
+    return cut if group is None else np.searchsorted(group, group[start + cut - 1], side="right") - start
 
 
 def _stretches(system: Coded, user: Coded, n: int) -> tuple[IntArray, Any, Any]:

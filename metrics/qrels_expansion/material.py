@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ class Material:
     """What is scored, and what is known about it."""
 
     lists: Lists
-    """Of the systems that are reported; whole with ties="expected", else cut at k."""
+    """Of the systems that are reported, cut at k; with ties="expected" after the rows that tie with rank k."""
     ranked: Lists
     """The same cut at k, ties in trec_eval's order with ties="expected"."""
     human: Judgements
@@ -42,12 +43,40 @@ class Material:
     """Pairs of the pool or of the lists."""
     of_row: IntArray
     """The place of each row of ``ranked`` in ``listed``."""
-    rows: dict[str, IntArray]
-    """The judgement of each row of ``ranked``, by condition; empty where nothing needs them."""
     count: FloatArray | None
     """Popularity by item; NaN where there is none."""
     counts: dict[str, Any]
     """What was read, left out or merged."""
+
+    @cached_property
+    def within(self) -> npt.NDArray[np.bool_]:
+        """Which rows of ``lists`` are those of ``ranked``."""
+        within: npt.NDArray[np.bool_] = self.lists.rank <= self.ranked.length[self.lists.list_of]
+        return within
+
+    def find(self, judgements: Judgements) -> IntArray:
+        """Return the judgement of each row of ``lists``, -1 where there is none."""
+        if self.listed is None or self.lists is not self.ranked:
+            return judgements.at(self.lists.key)
+        return judgements.at(self.listed.pair)[self.of_row]
+
+    @cached_property
+    def rows(self) -> dict[str, IntArray]:
+        """The judgement of each row of ``lists``, by condition."""
+        return {name: self.find(judged.judgements) for name, judged in self.judged.items()}
+
+    @cached_property
+    def ranked_rows(self) -> dict[str, IntArray]:
+        """The judgement of each row of ``ranked``, by condition."""
+        return {name: at[self.within] for name, at in self.rows.items()}
+
+    @cached_property
+    def alone(self) -> npt.NDArray[np.bool_]:
+        """Which rows of ``lists`` hold pairs that only their system adds to the pool."""
+        assert self.listed is not None
+        alone = self.within.copy()
+        alone[self.within] = self.listed.n_systems[self.of_row] == 1
+        return alone
 
     def holes(self, condition: str) -> IntArray:
         """Return the candidates that are not judged."""
@@ -85,10 +114,13 @@ def read_material(
     listed: Listed | None = None
     of_row = pairs = candidates = np.empty(0, np.int64)
     n_pool_unknown = 0
-    needed = llm is not None or raw_pool is not None or bool({"judged", "bounds", "holes"} & set(options.parts))
+    parts = {"judged", "bounds", "holes"} | ({"pool_bias", "pool_depths"} if options.human_from == "pool" else set())
+    needed = llm is not None or raw_pool is not None or bool(parts & set(options.parts))
     if needed:
         listed = Listed.of(everything.check().cut(k))
         pairs = candidates = listed.pair
+        if everything.group is not None:
+            candidates = np.unique(everything.key)
         whole = len(chosen) == len(everything.systems) and chosen == sorted(chosen)
         of_row = listed.of_row if whole else np.searchsorted(listed.pair, ranked.key)
         if raw_pool is not None:
@@ -97,9 +129,8 @@ def read_material(
             )
             n_pool_unknown = int((user < 0).sum())
             pairs = np.unique((user * len(items) + item)[user >= 0])
-            candidates = np.union1d(listed.pair, pairs)
+            candidates = np.union1d(candidates, pairs)
     judged = {name: Graded.of(q, options.conventions) for name, q in conditions(human, llm, pairs).items()}
-    rows = {} if listed is None else {name: q.judgements.at(listed.pair)[of_row] for name, q in judged.items()}
 
     count, n_without_count = None, None
     if raw_popularity is not None:
@@ -140,7 +171,6 @@ def read_material(
         given_pool=raw_pool is not None,
         candidates=candidates,
         of_row=of_row,
-        rows=rows,
         count=count,
         counts=counts,
     )

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from .judgements import Judgements
 from .lists import Chunk, Lists
 
-__all__ = ["Conventions", "Graded", "ap_and_ndcg", "hole_measures"]
+__all__ = ["Conventions", "Graded", "Places", "ap_and_ndcg", "hole_measures", "sums", "tied_places"]
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -135,7 +135,23 @@ def ap_and_ndcg(
     conventions: Conventions,
     rows: Mapping[str, IntArray] | None = None,
 ) -> dict[str, tuple[FloatArray, FloatArray]]:
-    """Return AP and NDCG of every list, for each set of judgements.
+    """Return AP and NDCG of every list, for each set of judgements; arguments as for `sums`."""
+    return {
+        name: (
+            _ratio(precision, conventions.ap_divisor(graded[name].n_relevant)[lists.user]),
+            _ratio(dcg, graded[name].ideal[lists.user]),
+        )
+        for name, (precision, dcg) in sums(lists, graded, conventions, rows).items()
+    }
+
+
+def sums(
+    lists: Lists,
+    graded: Mapping[str, Graded],
+    conventions: Conventions,
+    rows: Mapping[str, IntArray] | None = None,
+) -> dict[str, tuple[FloatArray, FloatArray]]:
+    """Return the sum of precisions and the DCG of every list, for each set of judgements.
 
     Args:
         lists: The lists.
@@ -145,7 +161,7 @@ def ap_and_ndcg(
             is quick where few items are judged.
     """
     discounts = conventions.discounts(int(lists.length.max()) if len(lists) else 0)
-    sums = {name: (np.zeros(len(lists)), np.zeros(len(lists))) for name in graded}
+    found_sums = {name: (np.zeros(len(lists)), np.zeros(len(lists))) for name in graded}
     for part, start, list_of, find in _looked_up(lists, graded) if rows is None else _parts(lists, rows):
         for name, judged in graded.items():
             found_rows, which = find(name)
@@ -163,15 +179,9 @@ def ap_and_ndcg(
                 group = lists.group[first_row : first_row + len(list_of)]
                 group = np.cumsum(np.diff(group, prepend=group[0]) != 0)
                 dcg, precision = _expected(group, list_of, start, found_rows, gain, relevant, discounts, conventions.k)
-            sums[name][0][part] = precision
-            sums[name][1][part] = dcg
-    return {
-        name: (
-            _ratio(precision, conventions.ap_divisor(graded[name].n_relevant)[lists.user]),
-            _ratio(dcg, graded[name].ideal[lists.user]),
-        )
-        for name, (precision, dcg) in sums.items()
-    }
+            found_sums[name][0][part] = precision
+            found_sums[name][1][part] = dcg
+    return found_sums
 
 
 _Find = Callable[[str], tuple[IntArray, IntArray]]
@@ -216,24 +226,61 @@ def _expected(
     k: int | None,
 ) -> tuple[FloatArray, FloatArray]:
     """Return the expected DCG and sum of precisions over all orders of tied rows (McSherry and Najork, 2008)."""
-    n_lists, n_groups = len(start), int(group[-1]) + 1
-    size = np.bincount(group, minlength=n_groups)
-    first_of_group = np.cumsum(size) - size
     rank = np.arange(len(group)) - start[list_of] + 1
-    counted = np.ones(len(group), np.bool_) if k is None else rank <= k
-    share = _sum(group, np.where(counted, discounts[rank - 1], 0), n_groups) / size
-    dcg = _sum(list_of[rows], gain * share[group[rows]], n_lists)
+    places = tied_places(group, rank, discounts, k)
+    dcg = _sum(list_of[rows], gain * places.discount[rows], len(start))
 
     row_relevant = np.zeros(len(group))
     row_relevant[rows] = relevant
     total = np.concatenate([np.zeros(1), np.cumsum(row_relevant)])
-    in_group = _sum(group, row_relevant, n_groups)
-    before = total[first_of_group] - total[start[list_of[first_of_group]]]
-    r, n = in_group[group], size[group]
-    nth = np.arange(len(group)) - first_of_group[group]
-    others = np.divide(nth * (r - 1), n - 1, out=np.zeros(len(group)), where=n > 1)
-    precision = np.where(counted, r / n * (before[group] + others + 1) / rank, 0)
-    return dcg, _sum(list_of, precision, n_lists)
+    in_group = _sum(group, row_relevant, int(group[-1]) + 1)
+    rows = rows[relevant]
+    of = list_of[rows]
+    before = total[places.first[rows]] - total[start[of]]
+    precision = (before + 1) * places.inverse[rows] + (in_group[group[rows]] - 1) * places.others[rows]
+    return dcg, _sum(of, precision, len(start))
+
+
+@dataclass(frozen=True)
+class Places:
+    """What the place of every row is worth, on average over all orders of the rows that it ties with."""
+
+    discount: FloatArray
+    inverse: FloatArray
+    """1 / rank."""
+    others: FloatArray
+    """What a relevant row gains from each other relevant row of its group, on average over both."""
+    first: IntArray
+    """The first row of its group."""
+    last: IntArray
+
+
+def tied_places(group: IntArray, rank: IntArray, discounts: FloatArray, k: int | None) -> Places:
+    """Weigh the places of rows, of which those beyond rank k bring nothing.
+
+    Args:
+        group: The group of tied rows that each row belongs to: 0, 1, 2, ... without a gap.
+        rank: The rank of each row in its list, from 1.
+        discounts: By rank.
+        k: Where lists are cut.
+    """
+    n_groups = int(group[-1]) + 1 if len(group) else 0
+    size = np.bincount(group, minlength=n_groups)
+    first = np.cumsum(size) - size
+    counted = np.ones(len(group), np.bool_) if k is None else rank <= k
+    nth = np.arange(len(group)) - first[group]
+
+    def mean(values: FloatArray, n: IntArray) -> FloatArray:
+        of_group: FloatArray = _sum(group, np.where(counted, values, 0), n_groups) / np.maximum(n, 1)
+        return of_group[group]
+
+    return Places(
+        discount=mean(discounts[rank - 1], size),
+        inverse=mean(1 / rank, size),
+        others=mean(nth / rank, size * (size - 1)),
+        first=first[group],
+        last=(first + size - 1)[group],
+    )
 
 
 def running(lists: Lists, values: Any) -> FloatArray:

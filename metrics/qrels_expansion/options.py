@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .common import Resampling
+from .common import Resampling, shown
 from .measures import AP_DENOMINATORS, DISCOUNTS, Conventions
 from .significance import CORRECTIONS, TESTS
-from .tables import shown
 
 __all__ = ["PARTS", "Options", "choose_systems"]
 
 PARTS = ("positive", "judged", "bounds", "holes", "pool_bias", "pool_depths", "rankings")
 TIES = ("trec", "order", "expected")
 MISSING_USERS = ("zero", "drop")
+HUMAN_FROM = ("ratings", "pool")
 GRADES = (0, 1, 2, 3, 4, 5)  # a judge's, in the paper
 
 
@@ -28,6 +28,8 @@ class Options:
 
     conventions: Conventions
     missing_users: str
+    human_from: str
+    """Where people's judgements come from; of a pool, leaving a run out takes some of them away too."""
     resampling: Resampling
     per_user: bool
     parts: list[str]
@@ -53,6 +55,7 @@ class Options:
         ap_denominator: Any = "relevant",
         ties: Any = "trec",
         missing_users: Any = "zero",
+        human_from: Any = "ratings",
         n_resamples: Any = 1000,
         confidence_level: Any = 0.95,
         seed: Any = 0,
@@ -68,6 +71,7 @@ class Options:
         resampling = Resampling(n_resamples, confidence_level, seed)
         conventions = _conventions(k, relevance_threshold, gain, discount, ap_denominator, ties)
         _one_of(missing_users, "missing_users", MISSING_USERS)
+        _one_of(human_from, "human_from", HUMAN_FROM)
         _one_of(correction, "correction", CORRECTIONS)
         if not isinstance(per_user, (bool, np.bool_)):
             raise ValueError(f"per_user must be True or False, found {shown(per_user)}.")
@@ -80,6 +84,7 @@ class Options:
         return cls(
             conventions,
             missing_users,
+            human_from,
             resampling,
             bool(per_user),
             wanted,

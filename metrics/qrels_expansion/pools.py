@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from .judgements import Judgements, conditions, in_sorted
+from .judgements import CONDITIONS, Judgements, conditions, in_sorted
 from .lists import Lists
-from .measures import Conventions, Graded, ap_and_ndcg
+from .measures import Conventions, Graded, ap_and_ndcg, sums
 
-__all__ = ["Listed", "by_depth", "without_own"]
+__all__ = ["POOLED", "Listed", "by_depth", "without_own"]
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
+
+POOLED = {"ratings": ("synthetic", "augmented"), "pool": CONDITIONS}
+"""By where people's judgements come from, the conditions that depend on the pool."""
 
 
 @dataclass(frozen=True)
@@ -48,29 +51,22 @@ def without_own(
     """Return AP and NDCG of each list as if its own contributions had not been judged: leave one run out.
 
     Args:
-        lists: The lists, cut at k.
+        lists: The lists.
         judged: The judgements of a condition.
         at: The judgement of every row, -1 where there is none.
-        own: The judged rows of a language model whose pair no other system lists.
+        own: The rows whose judgements are taken away: of pairs that no other system lists.
         conventions: As for AP and NDCG.
     """
-    n, owner = len(lists), lists.list_of
-    known = (at >= 0) & ~own
-    rows = np.flatnonzero(known & judged.relevant[at]) if len(judged.relevant) else np.empty(0, np.int64)
-    found = np.bincount(owner[rows], minlength=n)
-    nth = np.arange(1, len(rows) + 1) - (np.cumsum(found) - found)[owner[rows]]
-    precision = np.bincount(owner[rows], weights=nth / lists.rank[rows], minlength=n)
+    n = len(lists)
+    precision, dcg = sums(lists, {"": judged}, conventions, {"": np.where(own, -1, at)})[""]
     own_rows = np.flatnonzero(own)
-    of_own, judgement = owner[own_rows], at[own_rows]
+    of_own, judgement = lists.list_of[own_rows], at[own_rows]
     lost = np.bincount(of_own[judged.relevant[judgement]], minlength=n) if len(own_rows) else np.zeros(n, np.int64)
     divisor = conventions.ap_divisor(judged.n_relevant[lists.user] - lost)
-
-    rows = np.flatnonzero(known)
     longest = max(int(lists.length.max()) if n else 1, int(judged.n_judged.max()))
-    discounts = conventions.discounts(longest)
-    dcg = np.bincount(owner[rows], weights=judged.gain[at[rows]] * discounts[lists.rank[rows] - 1], minlength=n)
     gain = judged.gain[judgement] if len(own_rows) else np.empty(0)
-    return _ratio(precision, divisor), _ratio(dcg, _ideal_without(lists, judged, of_own, gain, discounts, conventions))
+    ideal = _ideal_without(lists, judged, of_own, gain, conventions.discounts(longest), conventions)
+    return _ratio(precision, divisor), _ratio(dcg, ideal)
 
 
 def _ideal_without(
@@ -102,34 +98,37 @@ def _ideal_without(
 
 
 def by_depth(
-    ranked: Lists,
+    lists: Lists,
+    find: Callable[[Judgements], IntArray],
     listed: Listed,
-    of_row: IntArray,
     human: Judgements,
-    llm: Judgements,
+    llm: Judgements | None,
     pool: IntArray | None,
     depths: Iterable[int],
     conventions: Conventions,
+    human_from: str,
 ) -> Iterator[tuple[int, int, dict[str, tuple[FloatArray, FloatArray]]]]:
-    """Yield depth, size of the pool, and AP and NDCG of every list in the synthetic and augmented conditions.
+    """Yield depth, size of the pool, and AP and NDCG of every list in the conditions that depend on the pool.
 
     Args:
-        ranked: The lists to score, cut at k, ties in one order.
+        lists: The lists to score.
+        find: Tells the judgement of every row of the lists, -1 where there is none.
         listed: The pairs of the lists of all systems: they make the pool.
-        of_row: The pair of every row of ``ranked``.
         human: The human judgements.
-        llm: All judgements of a language model.
+        llm: All judgements of a language model, if there is one.
         pool: A given pool, which is then cut to the pairs that the lists hold down to the depth.
         depths: The depths.
         conventions: As for AP and NDCG.
+        human_from: "pool" if people judged the pool: then only what is in it counts of theirs too.
     """
     allowed = np.ones(len(listed.pair), np.bool_) if pool is None else in_sorted(listed.pair, pool)
     for depth in depths:
         pairs = listed.pair[allowed & (listed.depth <= depth)]
-        made = conditions(human, llm, pairs)
-        graded = {name: Graded.of(made[name], conventions) for name in ("synthetic", "augmented")}
-        rows = {name: made[name].at(listed.pair)[of_row] for name in graded}
-        yield depth, len(pairs), ap_and_ndcg(ranked, graded, conventions, rows)
+        people = human if human_from == "ratings" else human.only(in_sorted(human.key, pairs))
+        made = conditions(people, llm, pairs)
+        names = [name for name in made if name in POOLED[human_from]]
+        graded = {name: Graded.of(made[name], conventions) for name in names}
+        yield depth, len(pairs), ap_and_ndcg(lists, graded, conventions, {name: find(made[name]) for name in names})
 
 
 def _ratio(numerator: Any, denominator: Any) -> FloatArray:

@@ -8,8 +8,9 @@ to popularity. It calls no model and draws no users.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
@@ -21,7 +22,9 @@ import pyarrow as pa
 
 from .agreement import agreement
 from .bounds import bounds
+from .common import CheckedMetric
 from .common import optional_floats
+from .common import shown
 from .correlation import means
 from .correlation import popularity_coupling
 from .correlation import rank_agreement
@@ -34,13 +37,13 @@ from .material import read_material
 from .measures import ap_and_ndcg
 from .measures import hole_measures
 from .options import Options
+from .pools import POOLED
 from .pools import by_depth
 from .pools import without_own
 from .significance import compare
 from .tables import code
 from .tables import numbers
 from .tables import read_columns
-from .tables import shown
 from .trec import read_qrels
 from .trec import read_run
 from .trec import write_qrels
@@ -78,6 +81,8 @@ Args:
     ap_denominator: "relevant" or "min(relevant,k)".
     ties: "trec" (item descending), "order" (as the rows stand) or "expected" (the mean over all orders).
     missing_users: "zero" or "drop": what a user without a list counts for a system.
+    human_from: "ratings" (people rated what they chose) or "pool" (people judged a pool of runs, as at TREC; pool bias
+        and values by pool depth then take their judgements away too).
     systems: the names to report and rank; the others only add to the pool. None: all.
     n_resamples, confidence_level, seed: of the bootstrap over users; n_resamples=0 leaves intervals out.
     per_user: whether to return the values of every user.
@@ -139,7 +144,7 @@ class _Columns:
 
 def _add_scores(columns: _Columns, material: Material, options: Options) -> None:
     """AP and NDCG under each condition; AP with every rating above 0 relevant; ARP."""
-    known = None if material.listed is None or options.conventions.ties == "expected" else material.rows
+    known = None if material.listed is None else material.rows
     for name, values in ap_and_ndcg(material.lists, material.judged, options.conventions, known).items():
         for metric, of_lists in zip(METRICS, values, strict=True):
             columns.add(f"{metric}_{name}", of_lists)
@@ -161,8 +166,10 @@ def _llm_rows(material: Material, condition: str) -> Any:
 
 
 def _add_judged(columns: _Columns, material: Material) -> None:
-    human = material.rows["human"] >= 0
-    llm = _llm_rows(material, "augmented") if "augmented" in material.rows else np.zeros(len(human), np.bool_)
+    human = material.ranked_rows["human"] >= 0
+    llm = np.zeros(len(human), np.bool_)
+    if "augmented" in material.judged:
+        llm = _llm_rows(material, "augmented")[material.within]
     for name, flags in (("human", human), ("llm", llm), ("none", ~human & ~llm)):
         columns.add_share(f"judged_{name}", material.ranked, flags)
 
@@ -170,7 +177,7 @@ def _add_judged(columns: _Columns, material: Material) -> None:
 def _add_bounds(columns: _Columns, material: Material, options: Options) -> dict[str, dict[str, bool]]:
     """Add the bounds; return which are tight."""
     tight = {}
-    lists = material.ranked
+    lists = material.lists
     for name, judged in material.judged.items():
         n_holes = np.bincount(material.holes(name) // len(lists.items), minlength=len(lists.users))
         found = bounds(lists, judged, material.rows[name], n_holes, options.hole_grades, options.conventions)
@@ -184,22 +191,21 @@ def _add_bounds(columns: _Columns, material: Material, options: Options) -> dict
 
 def _add_hole_measures(columns: _Columns, material: Material, options: Options) -> None:
     pooled = in_sorted(material.ranked.key, material.pool)
-    for name in ("human", "augmented"):
-        if name in material.judged:
-            at = material.rows[name]
-            found = hole_measures(material.ranked, material.judged[name], at, pooled | (at >= 0), options.conventions)
-            for measure, of_lists in found.items():
-                columns.add(f"{measure}_{name}", of_lists)
+    for name, judged in material.judged.items():
+        at = material.ranked_rows[name]
+        found = hole_measures(material.ranked, judged, at, pooled | (at >= 0), options.conventions)
+        for measure, of_lists in found.items():
+            columns.add(f"{measure}_{name}", of_lists)
 
 
 def _add_pool_bias(columns: _Columns, material: Material, options: Options) -> None:
-    assert material.listed is not None
-    alone = material.listed.n_systems[material.of_row] == 1
-    for name in ("synthetic", "augmented"):
+    for name in material.judged:
+        if name not in POOLED[options.human_from]:
+            continue
         at, judged = material.rows[name], material.judged[name]
-        own = alone & _llm_rows(material, name)
-        full = without_own(material.ranked, judged, at, np.zeros_like(own), options.conventions)
-        left = without_own(material.ranked, judged, at, own, options.conventions)
+        own = material.alone & (at >= 0 if options.human_from == "pool" else _llm_rows(material, name))
+        full = without_own(material.lists, judged, at, np.zeros_like(own), options.conventions)
+        left = without_own(material.lists, judged, at, own, options.conventions)
         for metric, whole, reduced in zip(METRICS, full, left, strict=True):
             columns.add(f"{metric}_{name}_left_out", reduced)
             columns.add(f"{metric}_{name}_pool_bias", whole - reduced)
@@ -207,13 +213,18 @@ def _add_pool_bias(columns: _Columns, material: Material, options: Options) -> N
 
 def _by_depth(material: Material, options: Options) -> dict[str, list[Any]]:
     assert material.listed is not None
-    assert material.llm is not None
-    lists = replace(material.ranked, group=None)
+    lists = material.lists
     table: dict[str, list[Any]] = {name: [] for name in ("depth", "n_pairs", "system")}
-    depths = options.depths(int(lists.length.max()))
-    pool = material.pool if material.given_pool else None
     found = by_depth(
-        lists, material.listed, material.of_row, material.human, material.llm, pool, depths, options.conventions
+        lists,
+        material.find,
+        material.listed,
+        material.human,
+        material.llm,
+        material.pool if material.given_pool else None,
+        options.depths(int(lists.length.max())),
+        options.conventions,
+        options.human_from,
     )
     for depth, n_pairs, by_condition in found:
         table["depth"] += [depth] * len(lists.systems)
@@ -245,7 +256,7 @@ def _rankings(columns: _Columns, material: Material, options: Options) -> tuple[
 
 def score(
     runs: Any,
-    human_qrels: Any,
+    human_qrels: Any = None,
     llm_qrels: Any = None,
     pool: Any = None,
     popularity: Any = None,
@@ -253,6 +264,8 @@ def score(
     **options: Any,
 ) -> dict[str, Any]:
     """Score runs; arguments and result as in the module's description."""
+    if human_qrels is None:
+        raise ValueError("human_qrels is required: a table with the columns user, item, rating.")
     asked = Options.read(**options)
     material = read_material(asked, runs, human_qrels, llm_qrels, pool, popularity, systems)
     lists, parts = material.lists, asked.parts
@@ -262,13 +275,14 @@ def score(
     _add_scores(columns, material, asked)
     if "judged" in parts:
         _add_judged(columns, material)
-    if "bounds" in parts and asked.conventions.ties != "expected":
+    if "bounds" in parts:
         tight = _add_bounds(columns, material, asked)
     if "holes" in parts:
         _add_hole_measures(columns, material, asked)
-    if material.llm is not None and "pool_bias" in parts:
+    depends = material.llm is not None or asked.human_from == "pool"
+    if depends and "pool_bias" in parts:
         _add_pool_bias(columns, material, asked)
-    if material.llm is not None and "pool_depths" in parts:
+    if depends and "pool_depths" in parts:
         depths = _by_depth(material, asked)
     if "rankings" in parts:
         rankings, coupling = _rankings(columns, material, asked)
@@ -276,8 +290,7 @@ def score(
         values = {
             (name, metric): columns.matrices[f"{metric}_{name}"] for name in material.judged for metric in METRICS
         }
-        n, seed = int(asked.resampling.n_resamples), int(asked.resampling.seed)
-        compared = compare(values, lists.systems, asked.tests, asked.correction, n, seed)
+        compared = compare(values, lists.systems, asked.tests, asked.correction, asked.resampling)
 
     absent = [f"{metric}_{name}" for name in CONDITIONS if name not in material.judged for metric in METRICS]
     absent += ["arp"] if material.count is None else []
@@ -328,7 +341,8 @@ def _policy(asked: Options, material: Material, systems: Any, tight: dict[str, d
         "ties": {
             "trec": "score descending, then item id descending (bytes)",
             "order": "score descending, then as the rows stand",
-            "expected": "expectation over all orders of tied items (AP, NDCG); all else: trec",
+            "expected": "expectation over all orders of tied items (AP, NDCG, their bounds, pool bias and values by "
+            "pool depth); the pool and all else: trec",
         }[conventions.ties],
         "scores": "compared in the precision in which they are given",
         "users": "all users of human_qrels, the same in every condition",
@@ -346,19 +360,28 @@ def _policy(asked: Options, material: Material, systems: Any, tight: dict[str, d
         "over the users with a list",
         "judged": "shares of the list to depth k, mean over the users with a list",
         "bounds": {
-            "holes": "pairs of the pool and of the lists without a judgement",
+            "holes": "pairs of the pool and of the lists without a judgement (ties='expected': of all rows that can "
+            "stand in the list to depth k)",
             "grades": asked.hole_grades.tolist(),
             "tight": tight,
-            "not_given": "with ties='expected'",
         },
         "hole_measures": "bpref, infAP: as in trec_eval; condensed lists: the judged items of the list to depth k",
-        "pool_bias": "value minus that without the llm judgements of pairs that only this system lists; ties: trec",
-        "pool_depths": "the pool of the top d of all runs, scored at k; ties: trec",
+        "human_from": asked.human_from,
+        "pool_bias": "value minus that without the judgements of pairs that only this system lists"
+        + (": llm judgements; people's do not come from the pool" if asked.human_from == "ratings" else ""),
+        "pool_depths": "the pool of the top d of all runs, scored at k"
+        + ("; human and matched do not depend on it" if asked.human_from == "ratings" else "; people judged it alone"),
         "agreement": "pairs judged by both; MAE, RMSE and bias on the raw scales, kappa on ratings rounded half up",
         "tau": "Kendall's tau-b over systems (scipy.stats.kendalltau)",
         "rbo": {"p": asked.rbo_p, "variant": "extrapolated; ties in the order of the systems"},
         "systems": "all, by name" if systems is None else "as given",
-        "significance": {"tests": asked.tests, "correction": asked.correction, "family": "condition, metric and test"},
+        "significance": {
+            "tests": asked.tests,
+            "correction": asked.correction,
+            "family": "condition, metric and test",
+            "effect_size": "mean difference over its standard deviation over users (Cohen's d_z)",
+            "ci_difference": "percentile bootstrap of the mean difference, users of the pair",
+        },
         "parts": asked.parts,
         "interval": {**asked.resampling.policy(), "method": "percentile bootstrap over users, the same draws for all"},
     }
@@ -370,8 +393,9 @@ def _policy(asked: Options, material: Material, systems: Any, tight: dict[str, d
 def _batch(predictions: Any, references: Any) -> dict[str, Any]:
     """Check one dict of columns per system, and bring ids to text."""
     for name, value in (("predictions", predictions), ("references", references)):
-        if not isinstance(value, (list, tuple)):
+        if not isinstance(value, Sequence) or isinstance(value, (str, bytes)):
             raise ValueError(f"{name} must be a list with one entry per system, found {shown(value)}.")
+    predictions, references = list(predictions), list(references)
     if len(predictions) != len(references):
         raise ValueError(
             f"predictions has {len(predictions)} entries and references {len(references)}; give one dict of columns "
@@ -403,7 +427,7 @@ def _batch(predictions: Any, references: Any) -> dict[str, Any]:
                 "score": score.astype(np.float64).tolist(),
             }
         )
-    return {"predictions": plain, "references": list(references)}
+    return {"predictions": plain, "references": references}
 
 
 def _joined(predictions: Any, references: Any) -> pa.Table:
@@ -421,8 +445,17 @@ def _joined(predictions: Any, references: Any) -> pa.Table:
     return pa.table(table)
 
 
-class QrelsExpansion(evaluate.Metric):  # type: ignore[misc]
+def _score(predictions: Any, references: Any, runs: Any = None, **arguments: Any) -> dict[str, Any]:
+    return score(_joined(predictions, references) if runs is None else runs, **arguments)
+
+
+class QrelsExpansion(CheckedMetric, evaluate.Metric):  # type: ignore[misc]
     """Evaluation with expanded judgements as an `evaluate` module."""
+
+    _name = "qrels_expansion"
+    _score = staticmethod(_score)
+    _plain = staticmethod(_batch)
+    _table = "runs"
 
     read_run = staticmethod(read_run)
     read_qrels = staticmethod(read_qrels)
@@ -439,33 +472,7 @@ class QrelsExpansion(evaluate.Metric):  # type: ignore[misc]
             features=datasets.Features({"predictions": run, "references": datasets.Value("string")}),
         )
 
-    def compute(
-        self, *, predictions: Any = None, references: Any = None, runs: Any = None, **kwargs: Any
-    ) -> dict[str, Any] | None:
-        """Score runs given here at once, as a table or by system, or those collected by `add` and `add_batch`."""
-        if kwargs.get("human_qrels") is None:
-            raise ValueError("human_qrels is required: a table with the columns user, item, rating.")
-        if runs is not None:
-            if predictions is not None or references is not None or len(self):
-                raise ValueError("give runs, or predictions and references (add_batch), not both.")
-            return score(runs, **kwargs)
-        if len(self) == 0 and self.num_process == 1:
-            if predictions is None or references is None:
-                raise ValueError(
-                    "there is nothing to score: pass runs, or predictions and references, or call add_batch first."
-                )
-            return score(_joined(predictions, references), **kwargs)
-        result: dict[str, Any] | None = super().compute(predictions=predictions, references=references, **kwargs)
-        return result
-
-    def add_batch(self, *, predictions: Any = None, references: Any = None, **kwargs: Any) -> None:
-        """Check and store the runs of several systems."""
-        super().add_batch(**_batch(predictions, references), **kwargs)
-
-    def add(self, *, prediction: Any = None, reference: Any = None, **kwargs: Any) -> None:
-        """Check and store the run of one system."""
-        one = _batch([prediction], [reference])
-        super().add(prediction=one["predictions"][0], reference=one["references"][0], **kwargs)
-
-    def _compute(self, predictions: Any, references: Any, **kwargs: Any) -> dict[str, Any]:
-        return score(_joined(list(predictions), list(references)), **kwargs)
+    def _arguments(self) -> list[str]:
+        """Return the names of the arguments of `compute`."""
+        names = [name for function in (score, Options.read) for name in inspect.signature(function).parameters]
+        return ["predictions", "references", *(name for name in names if name != "options")]

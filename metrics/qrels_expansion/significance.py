@@ -9,6 +9,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
+from .common import Resampling
+from .correlation import resampled_means
+
 __all__ = ["CORRECTIONS", "TESTS", "adjusted", "compare"]
 
 FloatArray = npt.NDArray[np.float64]
@@ -16,6 +19,19 @@ FloatArray = npt.NDArray[np.float64]
 TESTS = ("wilcoxon", "t", "permutation", "tukey_hsd")
 CORRECTIONS = ("holm", "benjamini-hochberg", "none")
 _CELLS_AT_ONCE = 4_000_000
+_COLUMNS = (
+    "condition",
+    "metric",
+    "test",
+    "system_a",
+    "system_b",
+    "difference",
+    "ci_difference",
+    "effect_size",
+    "n",
+    "p",
+    "p_adjusted",
+)
 
 
 def adjusted(p: FloatArray, correction: str) -> FloatArray:
@@ -47,6 +63,23 @@ def _t(difference: FloatArray) -> float:
     if len(difference) < 2 or np.ptp(difference) == 0:
         return 1.0 if len(difference) < 2 or difference[0] == 0 else 0.0
     return float(stats.ttest_1samp(difference, 0).pvalue)
+
+
+def _effect_size(difference: FloatArray) -> float | None:
+    """Return the mean difference in standard deviations; None where there is no spread to measure it by."""
+    if len(difference) < 2 or np.ptp(difference) < 1e-12:
+        return None
+    return float(difference.mean() / difference.std(ddof=1))
+
+
+def _intervals(differences: FloatArray, resampling: Resampling) -> list[list[float] | None]:
+    """Return the interval of each pair's mean difference."""
+    if resampling.n_resamples < 2 or differences.shape[1] < 2:
+        return [None] * len(differences)
+    drawn = np.concatenate([draw["difference"] for draw in resampled_means({"difference": differences}, resampling)])
+    # Some draws hold no user of the pair.
+    columns = [column[~np.isnan(column)] for column in drawn.T]
+    return [resampling.interval(column) if len(column) > 1 else None for column in columns]
 
 
 def _permutation(difference: FloatArray, n_resamples: int, seed: int) -> float:
@@ -85,8 +118,7 @@ def compare(
     systems: Sequence[str],
     tests: Sequence[str],
     correction: str,
-    n_resamples: int,
-    seed: int,
+    resampling: Resampling,
 ) -> dict[str, list[Any]]:
     """Test every pair of systems.
 
@@ -95,15 +127,15 @@ def compare(
         systems: Their names.
         tests: Some of `TESTS`.
         correction: One of `CORRECTIONS`, within each (condition, metric, test). Tukey HSD corrects by itself.
-        n_resamples: Of the permutation tests and Tukey HSD.
-        seed: Of both.
+        resampling: Of the permutation tests, Tukey HSD and the intervals of the differences.
     """
-    names = ("condition", "metric", "test", "system_a", "system_b", "difference", "n", "p", "p_adjusted")
-    table: dict[str, list[Any]] = {name: [] for name in names}
+    n_resamples, seed = int(resampling.n_resamples), int(resampling.seed)
+    table: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
     one, other = np.triu_indices(len(systems), 1)
     for (condition, metric), matrix in values.items():
         differences = matrix[one] - matrix[other]
         kept = [row[~np.isnan(row)] for row in differences]
+        intervals, effects = _intervals(differences, resampling), list(map(_effect_size, kept))
         for test in tests:
             if test == "tukey_hsd":
                 whole = matrix[:, ~np.isnan(matrix).any(axis=0)]
@@ -124,6 +156,8 @@ def compare(
                 table["system_a"].append(systems[a])
                 table["system_b"].append(systems[b])
                 table["difference"].append(float(kept[at].mean()) if len(kept[at]) else None)
+                table["ci_difference"].append(intervals[at] if len(kept[at]) > 1 else None)
+                table["effect_size"].append(effects[at])
                 table["n"].append(int(counts[at]))
                 table["p"].append(float(p[at]))
                 table["p_adjusted"].append(float(final[at]))

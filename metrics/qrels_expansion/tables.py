@@ -16,9 +16,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from .common import shown
 from .trec import is_path, read_table
 
-__all__ = ["Coded", "code", "codes_of", "numbers", "read_columns", "shown"]
+__all__ = ["Coded", "code", "codes_of", "numbers", "read_columns"]
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -26,12 +27,6 @@ FloatArray = npt.NDArray[np.float64]
 # Integer ids are numbered by their distance to the lowest; in a wider range only those that occur get a number.
 _SHORT_RANGE = 1 << 15
 _LONGEST_RANGE = 1 << 22
-
-
-def shown(value: Any) -> str:
-    """Return a short form of a value and its type, for messages."""
-    text = repr(value)
-    return f"{text if len(text) <= 80 else text[:77] + '...'} ({type(value).__name__})"
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import evaluate
+from page import Bars, Input, Source, Table, as_table, bars_by_user, build as build_page  # type: ignore[import-not-found]
+from page import read_by_user, summary
 
 RECORDS = """{
   "7": {"predicted": [3, 5, 9], "reported": [3, 9, 12, 20]},
@@ -14,103 +15,46 @@ RECORDS = """{
   "9": {"predicted": [], "reported": [4, 5]}
 }"""
 EXAMPLE = (RECORDS,)
-
-Table = list[list[Any]]
-"""The header row first."""
 METRICS = ("s_precision", "s_recall", "s_f1")
+KEYS = ("predicted", "reported")
+TABLES = ("Summary", "Users")
 
 
-def _json(text: str, name: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{name}: line {error.lineno} is no valid JSON: {error.msg}.") from None
-    if not isinstance(value, dict):
-        raise ValueError(f"{name} must be a JSON object by user id.")
-    return value
-
-
-def score(records: str) -> dict[str, Table]:
-    """Score pasted text: the tables of the page, by their labels."""
-    by_user = _json(records, "records")
-    for user, row in by_user.items():
-        if not isinstance(row, dict) or set(row) != {"predicted", "reported"}:
+def score(records: Source) -> dict[str, Table]:
+    """Score what was pasted or uploaded: the tables of the page, by their labels."""
+    by_user: dict[str, Any] = {}
+    for user, row in read_by_user(records, "records", KEYS).items():
+        one = row[0] if isinstance(row, list) and len(row) == 1 else row  # a file has one row for each person
+        if not isinstance(one, dict) or set(one) != set(KEYS):
             raise ValueError(f"records: user {user!r} must have the two lists predicted and reported.")
+        by_user[user] = one
     survey = evaluate.load(str(Path(__file__).with_name("survey.py")))
     result = survey.compute(
         predictions=[row["predicted"] for row in by_user.values()],
         references=[row["reported"] for row in by_user.values()],
         user_ids=list(by_user),
     )
-    return {"Summary": _summary(result), "Users": _table(result["per_user"])}
+    return dict(zip(TABLES, (summary(result, METRICS), as_table(result["per_user"])), strict=True))
 
 
-def _summary(result: dict[str, Any]) -> Table:
-    rows: Table = [["metric", "median", "95 % interval", "mean", "95 % interval of the mean"]]
-    for name in METRICS:
-        if name in result:
-            intervals = [_interval(result[key]) for key in (f"ci_{name}", f"ci_mean_{name}")]
-            rows.append([name, _round(result[name]), intervals[0], _round(result[f"mean_{name}"]), intervals[1]])
-    return rows
-
-
-def _round(value: float | None) -> float | None:
-    return None if value is None else round(value, 4)
-
-
-def _interval(ends: list[float] | None) -> str:
-    return f"{ends[0]:.3f} to {ends[1]:.3f}" if ends else "needs two users"
-
-
-def _table(columns: dict[str, list[Any]]) -> Table:
-    rows = zip(*columns.values(), strict=True)
-    return [list(columns), *([", ".join(v) if isinstance(v, list) else v for v in row] for row in rows)]
-
-
-def bars(users: Table) -> dict[str, list[Any]]:
-    """Return the table of users as columns of a bar plot: one bar for each user and metric."""
-    header, *rows = users
-    found = [(row[0], name, row[header.index(name)]) for row in rows for name in METRICS if name in header]
-    columns = zip(*(one for one in found if one[2] is not None), strict=True)
-    return dict(zip(("user", "metric", "value"), map(list, columns), strict=False))
-
-
-def read(path: str) -> str:
-    """Return the text of an uploaded file."""
-    return Path(path).read_text(encoding="utf-8-sig")
+def bars(tables: dict[str, Table]) -> Bars:
+    """Return the columns of the plot."""
+    return bars_by_user(tables["Users"], METRICS)
 
 
 def build() -> Any:
     """Build the page."""
-    import gradio as gr
-    import pandas as pd
-
-    def show(*inputs: str) -> list[Any]:
-        try:
-            tables = score(*inputs)
-        except ValueError as error:
-            raise gr.Error(str(error)) from None
-        frames = [pd.DataFrame(table[1:], columns=table[0]) for table in tables.values()]
-        return [pd.DataFrame(bars(tables["Users"]), columns=["user", "metric", "value"]), *frames]
-
-    with gr.Blocks(title="Survey precision, recall and F1") as page:
-        gr.Markdown(
-            "# Survey precision, recall and F1\nAre predicted interests those that people say they have? "
-            "The card of this Space explains the formula."
-        )
-        with gr.Row(), gr.Column():
-            records = gr.Code(RECORDS, language="json", label="{user id: {predicted: [...], reported: [...]}}")
-            file = gr.UploadButton("Upload records (JSON)", file_types=[".json"])
-            file.upload(read, file, records)
-        button = gr.Button("Score", variant="primary")
-        plot = gr.BarPlot(
-            x="user", y="value", color="metric", y_lim=[0, 1], title="Scores by user", x_title="user", y_title="score"
-        )
-        outputs = [gr.Dataframe(label=label) for label in ("Summary", "Users")]
-        inputs = [records]
-        button.click(show, inputs, [plot, *outputs])
-        page.load(show, inputs, [plot, *outputs])
-    return page
+    label = "Records (JSON): {user id: {predicted: [...], reported: [...]}}"
+    return build_page(
+        "Survey precision, recall and F1",
+        "Are predicted interests those that people say they have?",
+        [Input(label, RECORDS, (".json", ".parquet"))],
+        lambda gr: [],
+        score,
+        TABLES,
+        bars,
+        ("user", "metric", "value"),
+    )
 
 
 if __name__ == "__main__":

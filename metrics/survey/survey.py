@@ -14,8 +14,8 @@ import evaluate
 import numpy as np
 
 from .common import UNMAPPED
+from .common import CheckedMetric
 from .common import Resampling
-from .common import UserMetric
 from .common import harmonic_mean
 from .common import optional_floats
 from .common import row_ids
@@ -147,7 +147,7 @@ def _plain(predictions: Any, references: Any) -> dict[str, Any]:
     return {"predictions": list(map(sorted, predicted)), "references": list(map(sorted, reported))}
 
 
-class Survey(UserMetric, evaluate.Metric):  # type: ignore[misc]
+class Survey(CheckedMetric, evaluate.Metric):  # type: ignore[misc]
     """Survey precision, recall and F1 as an `evaluate` module."""
 
     _name = "survey"

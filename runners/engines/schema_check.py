@@ -1,34 +1,20 @@
-"""Checks an answer against the schema it was held to, since a server may ignore a schema without saying so.
-
-Of JSON Schema it reads what the stages write: ``type``, ``enum``, ``const``, ``properties``, ``required``,
-``additionalProperties``, ``items`` and the size limits. It knows nothing of what an answer means.
-"""
+"""Checks an answer against the schema it was held to, since a server may ignore a schema without saying so."""
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import best_match
+
+from ..requests import canonical_json
+
 __all__ = ["check_schema"]
 
-_TYPES: dict[str, type | tuple[type, ...]] = {
-    "object": dict,
-    "array": list,
-    "string": str,
-    "boolean": bool,
-    "null": type(None),
-    "integer": int,
-    "number": (int, float),
-}
-# keyword: what it limits, and whether it is the least or the most
-_LIMITS = {
-    "minLength": (str, False, "characters"),
-    "maxLength": (str, True, "characters"),
-    "minItems": (list, False, "members"),
-    "maxItems": (list, True, "members"),
-}
 MAX_SHOWN_CHARS = 60
+MAX_PROBLEM_CHARS = 200
 
 
 def check_schema(schema: Mapping[str, Any] | None, text: str) -> str:
@@ -43,7 +29,7 @@ def check_schema(schema: Mapping[str, Any] | None, text: str) -> str:
     >>> check_schema({"regex": "NONE|item_[0-9]"}, "Item 3")
     "The answer is not of the form asked for: 'Item 3'."
     >>> check_schema({"json": {"type": "array", "items": {"type": "string"}}}, '["a", 1]')
-    'The answer does not fit its JSON schema: [1] is no string: 1.'
+    "The answer does not fit its JSON schema: at $[1]: 1 is not of type 'string'."
     """
     if not schema:
         return ""
@@ -56,8 +42,11 @@ def check_schema(schema: Mapping[str, Any] | None, text: str) -> str:
             value = json.loads(text)
         except (ValueError, RecursionError):
             return f"The answer is not JSON: {_shown(text.strip())}."
-        problem = next(_problems(schema["json"], value, ""), None)
-        return f"The answer does not fit its JSON schema: {problem}." if problem else ""
+        error = best_match(_validator(canonical_json(schema["json"])).iter_errors(value))
+        if error is not None:
+            said = f"at {error.json_path}: {error.message}"
+            said = said if len(said) <= MAX_PROBLEM_CHARS else said[: MAX_PROBLEM_CHARS - 3] + "..."
+            return f"The answer does not fit its JSON schema: {said}."
     return ""
 
 
@@ -66,49 +55,9 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
 
 
-def _problems(schema: Mapping[str, Any], value: Any, place: str) -> Iterator[str]:
-    """Yield what is wrong with a value, each with its place in the whole."""
-    what = place or "the whole"
-    types = schema.get("type", ())
-    types = (types,) if isinstance(types, str) else types
-    if types and not any(_is_a(name, value) for name in types):
-        yield f"{what} is no {' or '.join(types)}: {_shown(value)}"
-        return
-    if "enum" in schema and value not in schema["enum"]:
-        yield f"{what} is none of the {len(schema['enum'])} values allowed: {_shown(value)}"
-    if "const" in schema and value != schema["const"]:
-        yield f"{what} is not {_shown(schema['const'])}: {_shown(value)}"
-    for keyword, (kind, is_most, unit) in _LIMITS.items():
-        if keyword in schema and isinstance(value, kind):
-            limit = schema[keyword]
-            if len(value) > limit if is_most else len(value) < limit:
-                yield f"{what} has {len(value)} {unit}; {'at most' if is_most else 'at least'} {limit} are allowed"
-    if isinstance(value, list):
-        for index, member in enumerate(value):
-            yield from _problems(schema.get("items", {}), member, f"{place}[{index}]")
-    elif isinstance(value, dict):
-        yield from _problems_of_object(schema, value, place)
-
-
-def _problems_of_object(schema: Mapping[str, Any], value: dict[str, Any], place: str) -> Iterator[str]:
-    what = place or "the whole"
-    properties = schema.get("properties", {})
-    for name in schema.get("required", ()):
-        if name not in value:
-            yield f"{what} has no {name!r}"
-    for name, member in value.items():
-        if name in properties:
-            yield from _problems(properties[name], member, f"{place}.{name}" if place else name)
-        elif schema.get("additionalProperties") is False:
-            yield f"{what} has a property {_shown(name)} that is not allowed"
-
-
-def _is_a(name: str, value: Any) -> bool:
-    if isinstance(value, bool) and name in ("integer", "number"):
-        return False
-    if name == "integer" and isinstance(value, float):
-        return value.is_integer()
-    return isinstance(value, _TYPES[name])
+@lru_cache(maxsize=64)
+def _validator(schema: bytes) -> Draft202012Validator:
+    return Draft202012Validator(json.loads(schema))
 
 
 def _shown(value: Any) -> str:

@@ -82,9 +82,7 @@ def calibration(runs: Runs, options: Options) -> Analysis:
 def _held(values: "np.typing.NDArray[np.float64]", seed: int) -> list[dict[str, Any]]:
     truth = float(np.median(values))
     rows = []
-    for size in SIZES:
-        if size > len(values):
-            break
+    for size in [*(size for size in SIZES if size < len(values)), len(values)]:
         rng = np.random.default_rng([seed, size])
         samples = np.sort(values[rng.integers(0, len(values), (N_SAMPLES, size))], axis=1)
         low, high = median_interval_places(size)

@@ -190,6 +190,7 @@ OPTIONS = {
     ),
     "ties": ({"ties": "random"}, r"ties must be one of 'trec', 'order', 'expected', found 'random'"),
     "missing users": ({"missing_users": None}, r"missing_users must be one of 'zero', 'drop', found None"),
+    "human from": ({"human_from": "users"}, r"human_from must be one of 'ratings', 'pool', found 'users'"),
     "systems text": ({"systems": "A"}, r"systems must be a list of names or None, found 'A'"),
     "systems empty": ({"systems": []}, r"systems is empty: there is nothing to rank"),
     "systems unknown": ({"systems": ["A", "Z"]}, r"systems names 'Z', which has no rows in runs; there are A, B"),

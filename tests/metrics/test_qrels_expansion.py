@@ -357,12 +357,6 @@ def test_policy_names_every_convention(module):
     assert policy["bounds"]["tight"]["human"] == {"ap": True, "ndcg": True}
 
 
-def test_bounds_are_not_given_for_expected_ties(module):
-    result = module.compute(**CALL, ties="expected")
-    assert not [name for name in result["per_system"] if name.endswith(("_lower", "_upper"))]
-    assert result["policy"]["bounds"]["not_given"] == "with ties='expected'"
-
-
 # --- significance ---------------------------------------------------------------------------------------------------
 
 
@@ -402,6 +396,30 @@ def test_tests_equal_scipys(compared):
             assert row.p >= t.p.iloc[0] - 0.02
             assert row.p == row.p_adjusted
     assert (table.p_adjusted >= table.p).all()
+
+
+def test_effect_sizes_and_intervals_of_differences(compared):
+    result, table = compared
+    values = np.array(result["per_user"]["ap_human"]).reshape(3, -1)
+    table = table[(table.metric == "ap") & (table.test == "t")]
+    for row in table.itertuples():
+        difference = values[int(row.system_a[1])] - values[int(row.system_b[1])]
+        assert row.effect_size == pytest.approx(difference.mean() / difference.std(ddof=1))
+        peer = stats.bootstrap((difference,), np.mean, n_resamples=2000, method="percentile", rng=0)
+        low, high = row.ci_difference
+        assert low <= row.difference <= high
+        assert (low, high) == pytest.approx(tuple(peer.confidence_interval), abs=0.02)
+        assert (row.p < 0.03) <= (not low <= 0 <= high)
+
+
+def test_users_whom_a_system_lacks_count_in_no_pair_of_it(module):
+    runs = {"system": ["A", "A", "A", "B", "B"], "user": ["1", "2", "3", "1", "2"]}
+    runs |= {"item": ["x", "x", "x", "y", "x"], "score": [1.0] * 5}
+    human = {"user": ["1", "2", "3"], "item": ["x"] * 3, "rating": [5] * 3}
+    call = {"runs": runs, "human_qrels": human, "significance": "t", "missing_users": "drop"}
+    found = module.compute(**call, n_resamples=200)["significance"]
+    assert (found["n"][0], found["difference"][0], found["ci_difference"][0]) == (2, 0.5, [0.0, 1.0])
+    assert module.compute(**call, n_resamples=0)["significance"]["ci_difference"] == [None, None]
 
 
 def test_corrections(module, compared):

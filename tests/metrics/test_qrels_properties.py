@@ -162,28 +162,82 @@ def test_equals_a_plain_loop(seed, options):
 
 
 @quick
-@given(seeds)
-def test_leaving_a_run_out_and_shallow_pools_equal_pools_built_anew(seed):
+@given(seeds, st.sampled_from(("trec", "order", "expected")), st.sampled_from(("ratings", "pool")))
+def test_leaving_a_run_out_and_shallow_pools_equal_pools_built_anew(seed, ties, human_from):
     runs, human, llm, _ = random_case(seed)
     k = 3
-    result = compute(tables(runs, human, llm), k=k, pool_depths=[1, 2, 3])
+    result = compute(tables(runs, human, llm), k=k, ties=ties, pool_depths=[1, 2, 3], human_from=human_from)
     table, depths = result["per_system"], result["by_pool_depth"]
-    tops = {s: {(u, i) for u in lists for i in plain_order(lists[u], "trec")[:k]} for s, lists in runs.items()}
+    conditions = ("human", "matched", "synthetic", "augmented")[0 if human_from == "pool" else 2 :]
+    names = [f"{metric}_{condition}" for condition in conditions for metric in ("ap", "ndcg")]
+    assert {name.removesuffix("_pool_bias") for name in table if name.endswith("_pool_bias")} == set(names)
+    assert set(depths) == {"depth", "n_pairs", "system", *names}
+
+    def top(lists, depth):
+        return {(u, i) for u in lists for i in plain_order(lists[u], ties)[:depth]}
+
+    def again(pairs, kept):
+        """Score with a pool, and with some of people's judgements; a user whose judgements all go stays."""
+        people = {pair: rating for pair, rating in human.items() if human_from == "ratings" or kept(pair)}
+        people |= {(user, "none"): -1 for user, _ in human}
+        call = tables(runs, people, llm)
+        return compute(call, k=k, ties=ties, pool=columns(("user", "item"), sorted(pairs)), parts=[])["per_system"]
+
+    tops = {system: top(lists, k) for system, lists in runs.items()}
     for at, system in enumerate(sorted(runs)):
         others = set().union(*(pairs for name, pairs in tops.items() if name != system))
-        pool = columns(("user", "item"), sorted(others))
-        alone = compute(tables(runs, human, llm), k=k, pool=pool, parts=[])["per_system"]
-        for column in ("ap_synthetic", "ndcg_synthetic", "ap_augmented", "ndcg_augmented"):
+        alone = again(others, lambda pair, own=tops[system] - others: pair not in own)
+        for column in names:
             assert table[f"{column}_left_out"][at] == pytest.approx(alone[column][at], abs=1e-12)
             wanted = table[column][at] - alone[column][at]
             assert table[f"{column}_pool_bias"][at] == pytest.approx(wanted, abs=1e-12)
     for depth in (1, 2, 3):
-        pairs = {(u, i) for lists in runs.values() for u in lists for i in plain_order(lists[u], "trec")[:depth]}
-        pool = columns(("user", "item"), sorted(pairs))
-        alone = compute(tables(runs, human, llm), k=k, pool=pool, parts=[])["per_system"]
+        pairs = set().union(*(top(lists, depth) for lists in runs.values()))
+        alone = again(pairs, pairs.__contains__)
         rows = [at for at, found in enumerate(depths["depth"]) if found == depth]
-        for column in ("ap_synthetic", "ndcg_augmented"):
+        for column in names:
             assert [depths[column][at] for at in rows] == pytest.approx(alone[column], abs=1e-12)
+
+
+def test_people_who_judged_a_pool_need_no_model():
+    runs, human, _, _ = random_case(8)
+    result = compute(tables(runs, human), human_from="pool")
+    assert set(result["by_pool_depth"]) == {"depth", "n_pairs", "system", "ap_human", "ndcg_human"}
+    assert result["per_system"]["ap_human_pool_bias"]
+    rated = compute(tables(runs, human))
+    assert rated["by_pool_depth"] is None
+    assert "ap_human_pool_bias" not in rated["per_system"]
+
+
+@quick
+@given(seeds, st.sampled_from((2, 5, None)))
+def test_measures_for_holes_equal_plain_loops_in_every_condition(seed, k):
+    runs, human, llm, _ = random_case(seed)
+    table = compute(tables(runs, human, llm), k=k, parts=["holes"], per_user=True)["per_user"]
+    _, pool, made = plain_conditions(runs, human, llm, k, "trec")
+    place = {pair: at for at, pair in enumerate(zip(table["system"], table["user"], strict=True))}
+    for system, user in place:
+        order = plain_order(runs[system].get(user, []), "trec")[:k]
+        for condition, judgements in made.items():
+            judged = of_user(judgements, user)
+            relevant = {item for item, rating in judged.items() if rating >= 4}
+            least = min(len(relevant), len(judged) - len(relevant))
+            bpref = infap = 0.0
+            for at, item in enumerate(order):
+                if item not in relevant:
+                    continue
+                above = order[:at]
+                other = sum(i in judged and i not in relevant for i in above)
+                bpref += 1 - min(other, len(relevant)) / least if other else 1
+                known = sum(i in relevant for i in above)
+                pooled = sum((user, i) in pool or i in judged for i in above)
+                infap += (1 + pooled * (known + 1e-5) / (known + other + 2e-5)) / (at + 1)
+            n = len(relevant) or 1
+            condensed = [item for item in order if item in judged]
+            ap, ndcg = plain_scores(condensed, judged, k, 4, "linear", "log2(rank+1)", "relevant")
+            wanted = {"bpref": bpref / n, "infap": infap / n, "ap_condensed": ap, "ndcg_condensed": ndcg}
+            for name, value in wanted.items():
+                assert table[f"{name}_{condition}"][place[system, user]] == pytest.approx(value, abs=1e-12), name
 
 
 @quick
@@ -257,9 +311,44 @@ def test_bounds_are_the_extremes_over_all_fillings(seed, k, denominator, grades,
 
 
 @quick
-@given(seeds, OPTIONS)
-def test_bounds_enclose_every_condition(seed, options):
+@given(seeds, st.sampled_from((1, 2, 3, None)), st.sampled_from(((0, 2, 5), (0, 1), (4, 5), (2, 3))))
+def test_bounds_of_expectations_are_the_extremes_over_all_fillings(seed, k, grades):
+    rng = random.Random(seed)
+    items = [f"i{i}" for i in range(6)]
+    runs = {
+        s: {"u": [(i, float(rng.randrange(2))) for i in rng.sample(items, rng.randrange(1, 5))]} for s in ("a", "b")
+    }
+    human = {("u", item): rng.choice((0, 1.5, 4, 5)) for item in rng.sample(items, 3)}
+    result = compute(tables(runs, human), k=k, hole_grades=list(grades), ties="expected")
+    tight = result["policy"]["bounds"]["tight"]["human"]
+    assert tight == {"ap": grades != (4, 5), "ndcg": grades[0] == 0}
+
+    def reach(ranked):
+        """Return the items that stand among the first k in some order of the ties."""
+        scores = sorted((score for _, score in ranked), reverse=True)[:k]
+        return {item for item, score in ranked if score >= scores[-1]}
+
+    holes = sorted(set().union(*(reach(lists["u"]) for lists in runs.values())) - {item for _, item in human})
+    for at, (_, lists) in enumerate(sorted(runs.items())):
+        orders = [[i for i, _ in sorted(order, key=lambda pair: -pair[1])] for order in permutations(lists["u"])]
+        values = []
+        for filling in product(grades, repeat=len(holes)):
+            judged = of_user(human, "u") | dict(zip(holes, filling, strict=True))
+            scored = [plain_scores(o, judged, k, 4, "linear", "log2(rank+1)", "relevant") for o in orders]
+            values.append([sum(column) / len(column) for column in zip(*scored, strict=True)])
+        for metric, column in zip(("ap", "ndcg"), zip(*values, strict=True), strict=True):
+            lower, upper = (result["per_system"][f"{metric}_human_{end}"][at] for end in ("lower", "upper"))
+            assert lower <= min(column) + 1e-12
+            assert upper >= max(column) - 1e-12
+            if tight[metric]:
+                assert (lower, upper) == pytest.approx((min(column), max(column)), abs=1e-12)
+
+
+@quick
+@given(seeds, OPTIONS, st.booleans())
+def test_bounds_enclose_every_condition(seed, options, expected):
     runs, human, llm, _ = random_case(seed)
+    options |= {"ties": "expected"} if expected else {}
     table = compute(tables(runs, human, llm), **options)["per_system"]
     for condition, metric in product(("human", "matched", "synthetic", "augmented"), ("ap", "ndcg")):
         lower, value, upper = (table[f"{metric}_{condition}{end}"] for end in ("_lower", "", "_upper"))
@@ -363,6 +452,7 @@ def test_augmented_is_human_where_nothing_is_missing(seed):
         assert table[f"{metric}_human_lower"] == pytest.approx(table[f"{metric}_human"], abs=1e-12)
         assert table[f"{metric}_human_upper"] == pytest.approx(table[f"{metric}_human"], abs=1e-12)
         assert table[f"{metric}_condensed_human"] == pytest.approx(table[f"{metric}_human"], abs=1e-12)
+        assert table[f"{metric}_condensed_augmented"] == table[f"{metric}_condensed_human"]
 
 
 @quick

@@ -190,6 +190,8 @@ def test_tokens_are_summed_over_all_attempts(own_file, tmp_path, script_engine):
     # A resumed run sums over both sessions.
     Suite(tmp_path / "suite", small(own_file)).run()
     again = run.manifest["phases"]["extract"]["stages"] | run.manifest["phases"]["judge"]["stages"]
+    # Only the wall time grew.
+    assert all(again[stage].pop("wall_seconds") >= stages[stage].pop("wall_seconds") for stage in stages)
     assert again == stages
     assert Counter(request.stage for request in asked) == n_asked
 

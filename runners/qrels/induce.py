@@ -1,0 +1,57 @@
+"""Step 5, `induce`: an induced preference profile for each sampled user, from the training history."""
+
+from typing import Any
+
+from ..prompts import load_prompt
+from ..stages.induce import Induce
+from ..tally import Tally
+from .judged import PROFILES, Judged, sampled_users
+from .judging import Judging, read_histories
+from .work import Work, fingerprint
+
+__all__ = ["induce"]
+
+
+def induce(work: Work, judging: Judging, *, name: str | None = None, max_items: int | None = 100) -> dict[str, Any]:
+    """Induce the profiles of the sampled users; what was answered before is not asked again.
+
+    Args:
+        work: a folder with a pool.
+        judging: the model that induces.
+        name: of the folder; by default the model's.
+        max_items: rated items in a prompt; the newest and the most telling where there are more, or the context is short.
+
+    Returns:
+        The record: how many users, how many profiles, what it took.
+
+    Raises:
+        StoreError: nothing is pooled.
+        EngineError: the model cannot be loaded, or fails at every request.
+        RunStoppedError: a limit or a signal stopped it.
+    """
+    judged = Judged(work, name or judging.name)
+    users = sampled_users(work)
+    histories, split = read_histories(work, users)
+    made_by = fingerprint(split, users, judging.identity, load_prompt("induce").sha256, max_items)
+    if judged.is_done(PROFILES, made_by) and not judging.retry_failed:
+        return judged.record(PROFILES)
+    stage = Induce(judging.asker("induce"), histories, users, max_items)
+    tally = Tally()
+    table = stage.records(judging.ask(stage, f"induce    {judged.name}", tally, [split, max_items]))
+    statuses = table["status"].to_pylist()
+    shown, rated = (table[column].to_pylist() for column in ("n_shown", "n_rated"))
+    record = {
+        "settings": {"max_items": max_items},
+        "n_users": len(users),
+        **{f"n_{status}": statuses.count(status) for status in ("ok", "failed", "no_ratings")},
+        "n_users_cut": sum(one < other for one, other in zip(shown, rated, strict=True)),
+        "n_items_without_title": _n_untitled(histories, users),
+        **judging.account("induce", tally),
+    }
+    judged.write(PROFILES, table, record, made_by=made_by, built_on={"split": split})
+    return judged.record(PROFILES)
+
+
+def _n_untitled(histories: Any, users: list[str]) -> int:
+    items = {item for user in users for item in histories.of(user).items}
+    return sum(not histories.texts.known(item) for item in items)

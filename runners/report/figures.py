@@ -1,0 +1,847 @@
+"""From what an analysis asks to be drawn to marks at places: the same for every backend.
+
+`draw` decides all that a reader sees: panels, colours, ticks, where labels stand. Categories stand at 0, 1, 2, ...
+The backends (`figures_plotly`, `figures_static`) only turn marks into their own. Sizes are in pixels.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from .analysis import FigureSpec, Reference
+from .columns import Column, describe_column
+from .figures_style import (
+    BUBBLE,
+    COLOURS,
+    DASHES,
+    DIVERGING,
+    FONT_SIZE,
+    SEQUENTIAL,
+    SHAPES,
+    SMALL,
+    blend,
+    short,
+    short_names,
+    text_width,
+)
+
+__all__ = [
+    "Axis", "Bars", "Boxes", "Cells", "Drawing", "Key", "Line", "Mark", "Panel", "Points", "Scale", "Text", "draw",
+    "show_value",
+]  # fmt: skip
+
+KEY = ("dataset", "judge", "setting")
+MAX_LINE_LABELS = 20
+MAX_CELL_TEXTS = 900
+ROW = 26
+"""Height of a category on the y axis."""
+Place = float
+Floats = tuple[float, ...]
+Texts = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis of a panel."""
+
+    label: str
+    range: tuple[float, float]
+    """Upside down where the first is the greater; of the values, also where ``log``."""
+    percent: bool = False
+    log: bool = False
+    whole: bool = False
+    """Only whole numbers have ticks."""
+    categories: Texts = ()
+    """Labels at 0, 1, 2, ..."""
+    full: Texts = ()
+    """The same, uncut."""
+    rotated: bool = False
+    ticks: tuple[tuple[float, str], ...] = ()
+    """Where the ticks stand, where that cannot be left to the backend."""
+
+
+@dataclass(frozen=True)
+class Points:
+    """Marks at places."""
+
+    x: Floats
+    y: Floats
+    colours: Texts
+    sizes: Floats
+    shape: str = "circle"
+    opacity: float = 1.0
+    hover: Texts = ()
+    low: Floats = ()
+    """Where intervals begin and end, along ``along``; empty for none."""
+    high: Floats = ()
+    along: Literal["x", "y"] = "x"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line through places, with a band where ``low`` and ``high`` are given."""
+
+    x: Floats
+    y: Floats
+    colour: str
+    dash: str = "solid"
+    width: float = 2.0
+    hover: Texts = ()
+    low: Floats = ()
+    high: Floats = ()
+    dots: bool = False
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Bars from 0."""
+
+    at: Floats
+    values: Floats
+    thickness: float
+    colour: str
+    horizontal: bool
+    texts: Texts
+    """Beyond their ends; may be empty texts."""
+    hover: Texts = ()
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """Boxes of quantiles."""
+
+    at: Floats
+    quantiles: tuple[Floats, ...]
+    """Five for each: least, lower quartile, median, upper quartile, greatest."""
+    colour: str
+    hover: Texts = ()
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What colours of a scale mean."""
+
+    label: str
+    low: str
+    high: str
+    stops: tuple[tuple[float, str], ...]
+
+
+@dataclass(frozen=True)
+class Cells:
+    """A matrix of coloured cells; NaN is left empty."""
+
+    values: tuple[Floats, ...]
+    """Rows from y = 0 upwards in index."""
+    range: tuple[float, float]
+    stops: tuple[tuple[float, str], ...]
+    texts: tuple[Texts, ...]
+    hover: tuple[Texts, ...]
+
+    def ink(self, row: int, column: int) -> str:
+        """Return black or white, whichever can be read on a cell."""
+        low, high = self.range
+        colour = blend(self.stops, (self.values[row][column] - low) / ((high - low) or 1.0))
+        red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+        return "#1F2328" if 0.299 * red + 0.587 * green + 0.114 * blue > 140 else "#FFFFFF"
+
+
+@dataclass(frozen=True)
+class Text:
+    """A short text beside a place."""
+
+    x: float
+    y: float
+    text: str
+    right: float = 0.0
+    """Pixels from the place to the text's anchor."""
+    up: float = 0.0
+    anchor: Literal["left", "center", "right"] = "left"
+    colour: str = "@@ink"
+    small: bool = False
+    haloed: bool = True
+
+
+Mark = Points | Line | Bars | Boxes | Cells | Text
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes."""
+
+    title: str
+    x: Axis
+    y: Axis
+    marks: tuple[Mark, ...]
+    width: float
+    """Of the plotted area, where nothing else says."""
+    height: float
+    left: float
+    """Room for what stands outside of the area."""
+    right: float
+    bottom: float
+    top: float
+
+
+@dataclass(frozen=True)
+class Key:
+    """What a colour and shape stand for."""
+
+    text: str
+    colour: str
+    shape: str = "square"
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure, ready to be drawn."""
+
+    title: str
+    caption: str
+    panels: tuple[Panel, ...]
+    keys: tuple[Key, ...] = ()
+    """Only where labels at the marks would not do."""
+    scale: Scale | None = None
+    notes: Texts = ()
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    """Policy and versions."""
+
+
+def show_value(value: Any, column: Column) -> str:
+    """Return a value as people read it, without its unit: fractions in per cent.
+
+    >>> show_value(0.4567, describe_column("ig_f1"))
+    '45.7'
+    """
+    if value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value)):
+        return "–"
+    if column.unit == "text":
+        return str(value)
+    if column.unit == "flag":
+        return "yes" if value else "no"
+    number = float(value) * (100 if column.percent else 1)
+    if math.isinf(number):
+        return "∞" if number > 0 else "−∞"
+    if column.unit == "p" and number < 10**-column.digits:
+        return f"<{10**-column.digits:g}"
+    digits = max(column.digits, 1) if column.percent and 0 < abs(number) < 1 else column.digits
+    if column.unit == "number" and number and abs(number) < 10**-digits:
+        return f"{number:.2g}".replace("-", "−")
+    shown = f"{number:,.{digits}f}"
+    return shown.replace("-", "−") if number else shown
+
+
+def draw(spec: FigureSpec, tables: Mapping[str, pd.DataFrame], meta: Mapping[str, Any] | None = None) -> Drawing | None:
+    """Lay out a figure.
+
+    Args:
+        spec: what to draw.
+        tables: of the analysis.
+        meta: policy and versions, to be kept with the figure.
+
+    Returns:
+        The drawing; None where the table has nothing to draw.
+
+    Raises:
+        KeyError: the spec names a table or column that is not there.
+    """
+    frame = tables[spec.table]
+    needed = [spec.x, spec.colour if spec.kind == "heatmap" else spec.y]
+    frame = frame.dropna(subset=[name for name in needed if name])
+    if not len(frame):
+        return None
+    work = _Work(spec, frame, tables[spec.overlay] if spec.overlay else None)
+    values = frame[work.facets].drop_duplicates() if work.facets else pd.DataFrame([{}])
+    panels = [
+        work.panel({name: row[name] for name in work.facets}, n_panels=len(values)) for _, row in values.iterrows()
+    ]
+    keys = work.keys() if any(panel is not None for panel in panels) else ()
+    return Drawing(
+        spec.title, spec.caption, tuple(p for p in panels if p), keys, work.scale(), work.notes(), dict(meta or {})
+    )
+
+
+class _Work:
+    """What is the same for all panels of a figure."""
+
+    def __init__(self, spec: FigureSpec, frame: pd.DataFrame, overlay: pd.DataFrame | None) -> None:
+        self.spec, self.frame, self.overlay = spec, frame, overlay
+        roles = {spec.x, spec.y, spec.group, spec.colour, spec.size, spec.label}
+        # What tells rows apart but is not drawn: its rows would lie over each other.
+        varying = [
+            name
+            for name in (*KEY, *(("metric",) if spec.kind != "heatmap" else ()))
+            if name not in roles and name != spec.facet and name in frame and frame[name].nunique() > 1
+        ]
+        self.facets = ([spec.facet] if spec.facet and spec.facet in frame else []) + varying
+        groups = frame[spec.group].astype(str).unique().tolist() if spec.group else [""]
+        self.groups: list[str] = groups
+        self.names = short_names(groups)
+        self.x_column, self.y_column = describe_column(spec.x), describe_column(spec.y)
+
+    def style(self, group: str) -> tuple[str, str, str]:
+        """Return colour, shape and dash of a group."""
+        place = self.groups.index(group)
+        turn = place // len(COLOURS)
+        return COLOURS[place % len(COLOURS)], SHAPES[place % len(SHAPES)], DASHES[turn % len(DASHES)]
+
+    def keys(self) -> tuple[Key, ...]:
+        spec = self.spec
+        if not spec.group or len(self.groups) < 2:
+            return ()
+        direct = (spec.kind == "line" and len(self.groups) <= MAX_LINE_LABELS) or (
+            self.overlay is not None and len(self.groups) <= MAX_LINE_LABELS
+        )
+        if direct:
+            return ()
+        shapes = (self.style(group)[1] if spec.kind in ("scatter", "forest") else "square" for group in self.groups)
+        return tuple(
+            Key(self.names[group], self.style(group)[0], shape)
+            for group, shape in zip(self.groups, shapes, strict=True)
+        )
+
+    def scale(self) -> Scale | None:
+        spec = self.spec
+        if spec.colour is None or (spec.kind == "heatmap" and self._cell_texts()):
+            return None
+        column = describe_column(spec.colour)
+        low, high, stops = self._colour_range()
+        unit = " %" if column.percent else ""
+        return Scale(column.label, show_value(low, column) + unit, show_value(high, column) + unit, stops)
+
+    def notes(self) -> Texts:
+        spec = self.spec
+        if spec.size is None:
+            return ()
+        column = describe_column(spec.size)
+        values = self.frame[spec.size].dropna().astype(float)
+        if not len(values) or values.min() == values.max():
+            return ()
+        least, most = show_value(values.min(), column), show_value(values.max(), column)
+        return (f"Size of bubbles: {column.heading[:1].lower()}{column.heading[1:]}, {least} to {most}",)
+
+    def _colour_range(self) -> tuple[float, float, tuple[tuple[float, str], ...]]:
+        values = self.frame[str(self.spec.colour)].astype(float).dropna()
+        values = values[np.isfinite(values)]
+        if not len(values):
+            return 0.0, 1.0, SEQUENTIAL
+        low, high = float(values.min()), float(values.max())
+        if low < 0 < high or str(self.spec.colour).startswith("difference"):
+            most = max(abs(low), abs(high)) or 1.0
+            return -most, most, DIVERGING
+        if self.spec.kind == "heatmap" and describe_column(str(self.spec.colour)).percent and low >= 0:
+            low = 0.0
+        return low, high if high > low else low + 1.0, SEQUENTIAL
+
+    def _cell_texts(self) -> bool:
+        return len(self.frame) <= MAX_CELL_TEXTS
+
+    def panel(self, facet: Mapping[str, Any], n_panels: int) -> Panel | None:
+        frame, overlay = self.frame, self.overlay
+        for name, value in facet.items():
+            frame = frame.loc[frame[name] == value]
+            if overlay is not None and name in overlay:
+                overlay = overlay.loc[overlay[name] == value]
+        title = " · ".join(short(_plain(name, value), 44) for name, value in facet.items() if str(value))
+        width = 560.0 if n_panels == 1 else 400.0 if n_panels in (2, 4) else 300.0
+        drawers = {
+            "scatter": self._scatter, "forest": self._forest, "box": self._box, "heatmap": self._heatmap,
+            "line": self._line, "bar": self._bar,
+        }  # fmt: skip
+        return drawers[self.spec.kind](frame, overlay, title, width)
+
+    # Kinds
+
+    def _scatter(self, frame: pd.DataFrame, overlay: pd.DataFrame | None, title: str, width: float) -> Panel:
+        spec, height = self.spec, min(width * 0.8, 420.0)
+        x, y = self._number_axis("x", frame, overlay), self._number_axis("y", frame, overlay)
+        under, over = self._references(x, y)
+        marks: list[Mark] = list(under)
+        sizes = self._sizes(frame)
+        low, high, stops = self._colour_range() if spec.colour else (0.0, 1.0, SEQUENTIAL)
+        labels: list[tuple[float, float, float, str]] = []
+        for group in self.groups:
+            own = frame.loc[frame[spec.group].astype(str) == group] if spec.group else frame
+            if not len(own):
+                continue
+            colour, shape, _ = self.style(group)
+            colours = [colour] * len(own)
+            if spec.colour:
+                numbers = own[spec.colour].astype(float)
+                colours = ["#808080" if math.isnan(v) else blend(stops, (v - low) / (high - low)) for v in numbers]
+            marks.append(
+                Points(
+                    _floats(own[spec.x]), _floats(own[spec.y]), tuple(colours),
+                    tuple(sizes.loc[own.index].tolist()), shape, 0.3 if spec.faint else 0.9, self._hover(own),
+                )
+            )  # fmt: skip
+            if spec.label:
+                names = short_names(frame[spec.label].astype(str))
+                labels += [
+                    (float(row[spec.x]), float(row[spec.y]), float(sizes[i]), names[str(row[spec.label])])
+                    for i, row in own.iterrows()
+                ]
+        if overlay is not None:
+            marks += self._diamonds(overlay, labels)
+        if self.groups != [""] and not spec.label and overlay is None and len(self.groups) == 1:
+            title = title or self.names[self.groups[0]]
+        marks += over
+        marks += _place_labels(labels, x, y, width, height)
+        return _panel(title, x, y, marks, width, height)
+
+    def _diamonds(self, overlay: pd.DataFrame, labels: list[tuple[float, float, float, str]]) -> list[Mark]:
+        spec, marks = self.spec, []
+        overlay = overlay.dropna(subset=[spec.x, spec.y])
+        direct = len(self.groups) <= MAX_LINE_LABELS
+        for group in self.groups:
+            own = overlay.loc[overlay[spec.group].astype(str) == group] if spec.group else overlay
+            if len(own):
+                colour = self.style(group)[0]
+                n = len(own)
+                marks.append(
+                    Points(_floats(own[spec.x]), _floats(own[spec.y]), (colour,) * n, (15.0,) * n, "diamond",
+                           hover=self._hover(own))
+                )  # fmt: skip
+                if group and direct:
+                    places = zip(_floats(own[spec.x]), _floats(own[spec.y]), strict=True)
+                    labels += [(x, y, 15.0, self.names[group]) for x, y in places]
+        return list(marks)
+
+    def _forest(self, frame: pd.DataFrame, overlay: pd.DataFrame | None, title: str, width: float) -> Panel:
+        spec = self.spec
+        # The first row is on top.
+        y, places = self._category_axis("y", frame)
+        x = self._number_axis("x", frame, None, [spec.low, spec.high])
+        under, over = self._references(x, y)
+        marks: list[Mark] = list(under)
+        shift = _spread(len(self.groups))
+        for n, group in enumerate(self.groups):
+            own = frame.loc[frame[spec.group].astype(str) == group] if spec.group else frame
+            if not len(own):
+                continue
+            colour, shape, _ = self.style(group)
+            low = _floats(own[spec.low]) if spec.low else ()
+            high = _floats(own[spec.high]) if spec.high else ()
+            at = tuple(places[str(v)] + shift[n] for v in own[spec.y])
+            marks.append(
+                Points(_floats(own[spec.x]), at, (colour,) * len(own), (9.0,) * len(own), shape, hover=self._hover(own),
+                       low=low, high=high)
+            )  # fmt: skip
+            if not spec.group:
+                ends = (v if math.isnan(h) else h for v, h in zip(own[spec.x], high or own[spec.x], strict=True))
+                marks += [
+                    Text(float(end), place, show_value(value, self.x_column), right=8, small=True)
+                    for end, place, value in zip(ends, at, own[spec.x], strict=True)
+                ]
+        marks += over
+        right = 10 if spec.group else 10 + text_width("99.9", SMALL)
+        return _panel(title, x, y, marks, width, _rows_height(len(places), len(self.groups)), right=right)
+
+    def _box(self, frame: pd.DataFrame, overlay: pd.DataFrame | None, title: str, width: float) -> Panel:
+        spec = self.spec
+        names = ["minimum", "lower_quartile", "median", "upper_quartile", "maximum"]
+        x, places = self._category_axis("x", frame, width)
+        y = self._number_axis("y", frame, None, names)
+        if y.percent and y.range[1] > 1.5:  # counts, not shares: the columns' unit is that of scores
+            y = _replace(y, percent=False)
+        column = describe_column("n_users") if not y.percent else self.y_column
+        under, over = self._references(x, y)
+        quantiles = tuple(_floats(row) for row in frame[names].to_numpy(dtype=float))
+        hover = tuple(
+            f"{row[spec.x]}: " + ", ".join(
+                f"{describe_column(name).label.lower()} {show_value(float(row[name]), column)}"
+                f"{' %' if column.percent else ''}"
+                for name in names
+            )
+            for _, row in frame.iterrows()
+        )  # fmt: skip
+        at = tuple(places[str(v)] for v in frame[spec.x])
+        texts: list[Mark] = [
+            Text(place, values[2], show_value(values[2], column), right=0, up=8, anchor="center", small=True)
+            for place, values in zip(at, quantiles, strict=True)
+        ]
+        marks: list[Mark] = [*under, Boxes(at, quantiles, COLOURS[0], hover), *over, *texts]
+        return _panel(title, x, y, marks, width, 320.0)
+
+    def _heatmap(self, frame: pd.DataFrame, overlay: pd.DataFrame | None, title: str, width: float) -> Panel:
+        spec, name = self.spec, str(self.spec.colour)
+        column = describe_column(name)
+        y, rows = self._category_axis("y", frame)
+        x, columns = self._category_axis("x", frame, width)
+        values = np.full((len(rows), len(columns)), np.nan)
+        texts = [[""] * len(columns) for _ in rows]
+        hover = [[""] * len(columns) for _ in rows]
+        sentences = self._hover(frame)
+        for sentence, (_, row) in zip(sentences, frame.iterrows(), strict=True):
+            place = int(rows[str(row[spec.y])]), int(columns[str(row[spec.x])])
+            values[place] = float(row[name])
+            hover[place[0]][place[1]] = sentence
+            if self._cell_texts():
+                texts[place[0]][place[1]] = show_value(row[name], column)
+        low, high, stops = self._colour_range()
+        cells = Cells(
+            tuple(map(tuple, values.tolist())), (low, high), stops, tuple(map(tuple, texts)), tuple(map(tuple, hover))
+        )
+        # Numbers must fit into their cells.
+        longest = max((text_width(text, SMALL) for row in texts for text in row), default=0)
+        width = min(max(width, len(columns) * (longest + 8)), 1100.0) if len(columns) > 3 else min(width, 420.0)
+        return _panel(title, x, y, [cells], width, max(len(rows) * 30.0, 60.0), frame=False)
+
+    def _line(self, frame: pd.DataFrame, overlay: pd.DataFrame | None, title: str, width: float) -> Panel:
+        spec, height = self.spec, 300.0
+        if self.x_column.unit in ("text", "flag"):
+            x, places = self._category_axis("x", frame, width, ends=0.25)
+            frame = frame.assign(**{spec.x: [places[str(v)] for v in frame[spec.x]]})
+        else:
+            x = self._number_axis("x", frame, None)
+        y = self._number_axis("y", frame, None, [spec.low, spec.high])
+        under, over = self._references(x, y)
+        marks: list[Mark] = list(under)
+        ends: list[tuple[float, float, str]] = []
+        for group in self.groups:
+            own = frame.loc[frame[spec.group].astype(str) == group] if spec.group else frame
+            if not len(own):
+                continue
+            if not x.categories:
+                own = own.sort_values(spec.x, kind="stable")
+            colour, _, dash = self.style(group)
+            low = _floats(own[spec.low]) if spec.low else ()
+            high = _floats(own[spec.high]) if spec.high else ()
+            marks.append(
+                Line(_floats(own[spec.x]), _floats(own[spec.y]), colour, dash, hover=self._hover(own), low=low,
+                     high=high, dots=len(own) <= 20)
+            )  # fmt: skip
+            if len(self.groups) > 1 and len(self.groups) <= MAX_LINE_LABELS:
+                last = own.iloc[-1]
+                ends.append((float(last[spec.x]), float(last[spec.y]), self.names[group]))
+        marks += over
+        labels = _end_labels(ends, y, height)
+        marks += labels
+        right = 14 + max((text_width(label.text) for label in labels), default=0)
+        return _panel(title, x, y, marks, width, height, right=right)
+
+    def _bar(self, frame: pd.DataFrame, overlay: pd.DataFrame | None, title: str, width: float) -> Panel:
+        spec = self.spec
+        horizontal = self.y_column.unit in ("text", "flag")
+        along, across = (spec.x, spec.y) if horizontal else (spec.y, spec.x)
+        if horizontal:
+            category_axis, places = self._category_axis("y", frame)
+        else:
+            category_axis, places = self._category_axis("x", frame, width)
+        value_axis = self._number_axis("x" if horizontal else "y", frame, None, zero=True)
+        x, y = (value_axis, category_axis) if horizontal else (category_axis, value_axis)
+        under, over = self._references(x, y)
+        marks: list[Mark] = list(under)
+        shift = _spread(len(self.groups))
+        thickness = 0.72 / len(self.groups)
+        column = self.x_column if horizontal else self.y_column
+        for n, group in enumerate(self.groups):
+            own = frame.loc[frame[spec.group].astype(str) == group] if spec.group else frame
+            if not len(own):
+                continue
+            at = tuple(places[_category(v)] + shift[n] for v in own[across])
+            room = thickness * (ROW if horizontal else width / max(len(places), 1))
+            texts = tuple(show_value(v, column) for v in own[along])
+            if horizontal and room * max(1, len(self.groups)) < 9 or not horizontal and room < 18:
+                texts = ("",) * len(texts)
+            marks.append(
+                Bars(at, _floats(own[along]), thickness * 0.94, self.style(group)[0], horizontal, texts,
+                     self._hover(own))
+            )  # fmt: skip
+        marks += over
+        height = _rows_height(len(places), len(self.groups)) if horizontal else 300.0
+        longest = max((text_width(show_value(v, column), SMALL) for v in frame[along]), default=0.0)
+        return _panel(title, x, y, marks, width, height, right=12 + longest if horizontal else 12)
+
+    # Axes
+
+    def _number_axis(
+        self,
+        side: Literal["x", "y"],
+        frame: pd.DataFrame,
+        overlay: pd.DataFrame | None,
+        besides: Sequence[str | None] = (),
+        zero: bool = False,
+    ) -> Axis:
+        spec = self.spec
+        name = spec.x if side == "x" else spec.y
+        column = describe_column(name)
+        label = spec.title if spec.kind == "box" else _axis_label(column)
+        log = spec.log_x and side == "x"
+        given = spec.x_range if side == "x" else spec.y_range
+        frames = [self.frame if self._shared_range() else frame] + ([overlay] if overlay is not None else [])
+        numbers = np.concatenate(
+            [one[c].astype(float).to_numpy() for one in frames for c in {name, *besides} if c and c in one]
+        )
+        numbers = numbers[np.isfinite(numbers)]
+        whole = column.unit in ("count", "tokens")
+        if given is not None:
+            # Marks on the very edge shall be whole.
+            pad = 0.02 * (given[1] - given[0]) if not log else 0.0
+            low, high = given[0] - pad, given[1] + pad
+        else:
+            kind = "vertical" if side == "x" else "horizontal"
+            lines = [r.value for r in spec.references if r.kind == kind and r.value is not None]
+            values = [*numbers.tolist(), *lines]
+            low, high = (min(values), max(values)) if values else (0.0, 1.0)
+            if log:
+                low, high = max(low, 1e-9) / 1.15, max(high, 1e-9) * 1.15
+            else:
+                pad = 0.07 * (high - low) or 0.1 * abs(high) or 1.0
+                start = 0.0 if (zero or spec.kind == "box") and low >= 0 else low - pad
+                # A count or share is never below 0, so neither is its axis.
+                start = max(start, 0.0 if zero else -0.02 * high) if low >= 0 else start
+                end = 0.0 if zero and high <= 0 else high + pad
+                low, high = start, end
+            if column.percent and high <= 1.3 and numbers.size and numbers.max() <= 1.0 and not log:
+                high = min(high, 1.04)
+        if name == "rank" or name.startswith("rank_"):
+            low, high = high, low
+        ticks: tuple[tuple[float, str], ...] = ()
+        if log:
+            ticks = _log_ticks(sorted(set(numbers.tolist())), low, high)
+        return Axis(label, (float(low), float(high)), column.percent, log, whole, ticks=ticks)
+
+    def _shared_range(self) -> bool:
+        """Whether panels compare at sight: scores do, counts of different data sets need not."""
+        return describe_column(self.spec.x).percent or describe_column(self.spec.y).percent
+
+    def _category_axis(
+        self, side: Literal["x", "y"], frame: pd.DataFrame, width: float = 0.0, ends: float = 0.5
+    ) -> tuple[Axis, dict[str, float]]:
+        name = self.spec.x if side == "x" else self.spec.y
+        column = describe_column(name)
+        values = frame[name]
+        if column.unit not in ("text", "flag"):
+            values = values.sort_values()
+        found = list(dict.fromkeys(_category(value) for value in values))
+        names = short_names(_plain(name, value) for value in found)
+        shown = [names[_plain(name, value)] for value in found]
+        if side == "y":
+            found, shown = found[::-1], shown[::-1]
+        places = {value: float(place) for place, value in enumerate(found)}
+        longest = max((text_width(text) for text in shown), default=0)
+        rotated = side == "x" and longest + 6 > width / max(len(found), 1)
+        plain = name in ("model", "dataset", "interaction_type", "annotator_a", "annotator_b", "what", "part", "stage")
+        label = "" if plain else _axis_label(column)
+        full = tuple(_plain(name, value) for value in found)
+        return Axis(label, (-ends, len(found) - 1 + ends), categories=tuple(shown), full=full, rotated=rotated), places
+
+    def _sizes(self, frame: pd.DataFrame) -> "pd.Series[float]":
+        spec = self.spec
+        if spec.size is None:
+            return pd.Series(5.0 if spec.faint else 11.0, index=frame.index)
+        values = frame[spec.size].astype(float)
+        most = float(self.frame[spec.size].astype(float).max())
+        if not most > 0:
+            return pd.Series(11.0, index=frame.index)
+        # Areas are in proportion; what would be too small to see is not.
+        return (BUBBLE[1] * np.sqrt(values.clip(lower=0) / most)).clip(lower=BUBBLE[0]).fillna(BUBBLE[0])
+
+    def _hover(self, frame: pd.DataFrame) -> Texts:
+        spec = self.spec
+        named = dict.fromkeys(
+            name
+            for name in (spec.label, spec.group, spec.y, spec.x, spec.colour, spec.size, spec.low, spec.high)
+            if name and name in frame
+        )
+        parts = []
+        for name in named:
+            column = describe_column(name)
+            unit = " %" if column.percent else ""
+            values = frame[name].tolist()
+            if name == spec.x and spec.kind == "line" and column.unit in ("text", "flag"):
+                continue
+            parts.append([
+                f"{value}" if column.unit == "text" else f"{column.label} {show_value(value, column)}{unit}"
+                for value in values
+            ])  # fmt: skip
+        if "user_id" in frame and spec.faint:
+            parts.insert(0, [f"user {user}" for user in frame["user_id"]])
+        return tuple("\n".join(part) for part in zip(*parts, strict=True)) if parts else ()
+
+    def _references(self, x: Axis, y: Axis) -> tuple[list[Mark], list[Mark]]:
+        lines: list[Mark] = []
+        texts: list[Mark] = []
+        for reference in self.spec.references:
+            found = _reference(reference, x, y)
+            if found:
+                lines.append(found[0])
+                texts += [found[1]] if found[1].text else []
+        return lines, texts
+
+
+def _reference(reference: Reference, x: Axis, y: Axis) -> tuple[Line, Text] | None:
+    (x0, x1), (y0, y1) = sorted(x.range), sorted(y.range)
+    value, label = reference.value, reference.label
+    style: dict[str, Any] = {"colour": "@@line", "width": 1.2}
+    note: dict[str, Any] = {"colour": "@@muted", "small": True}
+    if reference.kind == "horizontal" and value is not None and not y.categories:
+        if not y0 <= value <= y1:
+            return None
+        return Line((x0, x1), (value, value), dash="dash", **style), Text(
+            x0, value, label, right=6, up=8, **note
+        )
+    if reference.kind == "vertical" and value is not None and not x.categories:
+        if not x0 <= value <= x1:
+            return None
+        share = (math.log(value / x0) / math.log(x1 / x0)) if x.log else (value - x0) / ((x1 - x0) or 1)
+        anchor, right = ("left", 5) if share < 0.6 else ("right", -5)
+        return Line((value, value), (y0, y1), dash="dash", **style), Text(
+            value, y1, label, right=right, up=-9, anchor=anchor, **note
+        )
+    if reference.kind == "diagonal":
+        low, high = max(x0, y0), min(x1, y1)
+        if low >= high:
+            return None
+        return Line((low, high), (low, high), dash="dash", **style), Text(
+            high, high, label, right=-26, up=-6, anchor="right", **note
+        )
+    if reference.kind == "iso_f1" and value is not None and 0 < value < 1:
+        # From the top of the panel to its right edge.
+        top, edge = min(y1, 1.0), min(x1, 1.0)
+        start = value * top / (2 * top - value)
+        if start >= edge:
+            return None
+        xs = np.linspace(start, edge, 60)
+        ys = value * xs / (2 * xs - value)
+        end = float(ys[-1])
+        if end < y0:
+            return None
+        line = Line(_floats(xs), _floats(ys), colour="@@line", width=1.0, dash="dot")
+        return line, Text(edge, end, label, right=-2, up=8, anchor="right", **note)
+    return None
+
+
+def _panel(
+    title: str,
+    x: Axis,
+    y: Axis,
+    marks: Sequence[Mark],
+    width: float,
+    height: float,
+    right: float = 12.0,
+    frame: bool = True,
+) -> Panel:
+    longest_y = max((text_width(text) for text in y.categories), default=40.0)
+    left = longest_y + 12 + (20 if y.label else 0)
+    longest_x = max((text_width(text) for text in x.categories), default=0.0)
+    ticks = longest_x * 0.62 + 18 if x.rotated else 20
+    if x.rotated:  # the first label leans out to the left
+        left = max(left, text_width(x.categories[0]) * 0.75 - width / (2 * len(x.categories)) + 10)
+    bottom = ticks + (26 if x.label else 6)
+    return Panel(title, x, y, tuple(marks), width, height, left, right, bottom, 30.0 if title else 10.0)
+
+
+def _place_labels(
+    points: list[tuple[float, float, float, str]], x: Axis, y: Axis, width: float, height: float
+) -> list[Text]:
+    """Return a label beside each point, where it covers neither a point nor another label; none where all places do."""
+    placed: list[Text] = []
+    at = [(_share(px, x) * width, _share(py, y) * height, size) for px, py, size, _ in points]
+    taken = [(cx - s / 2, cy - s / 2, cx + s / 2, cy + s / 2) for cx, cy, s in at]
+    for (px, py, size, text), (cx, cy, _) in zip(points, at, strict=True):
+        long, tall, gap = text_width(text), FONT_SIZE * 1.25, size / 2 + 4
+        sides: list[tuple[float, float, Literal["left", "center", "right"]]] = [
+            (gap, 0, "left"), (-gap, 0, "right"), (0, gap + tall / 2 - 2, "center"), (0, -gap - tall / 2 + 2, "center"),
+            (gap * 0.8, gap * 0.8 + 3, "left"), (gap * 0.8, -gap * 0.8 - 3, "left"),
+            (-gap * 0.8, gap * 0.8 + 3, "right"), (-gap * 0.8, -gap * 0.8 - 3, "right"),
+            (gap + 2, gap + 16, "left"), (gap + 2, -gap - 16, "left"), (-gap - 2, gap + 16, "right"),
+            (-gap - 2, -gap - 16, "right"),
+        ]  # fmt: skip
+        for right, up, anchor in sides:
+            start = cx + right - {"left": 0.0, "center": long / 2, "right": long}[anchor]
+            box = (start, cy + up - tall / 2, start + long, cy + up + tall / 2)
+            if box[0] < 0 or box[2] > width + 8 or box[1] < 0 or box[3] > height:
+                continue
+            if any(box[0] < t[2] and t[0] < box[2] and box[1] < t[3] and t[1] < box[3] for t in taken):
+                continue
+            taken.append(box)
+            placed.append(Text(px, py, text, right, up, anchor))
+            break
+    return placed
+
+
+def _end_labels(ends: list[tuple[float, float, str]], y: Axis, height: float) -> list[Text]:
+    """Return labels at the ends of lines, moved apart where they would overlap."""
+    gap = FONT_SIZE * 1.2
+    order = sorted(ends, key=lambda end: _share(end[1], y))
+    wanted = [_share(end[1], y) * height for end in order]
+    places = list(wanted)
+    for _ in range(200):
+        moved = False
+        for i in range(len(places) - 1):
+            lack = gap - (places[i + 1] - places[i])
+            if lack > 0.01:
+                places[i] -= lack / 2
+                places[i + 1] += lack / 2
+                moved = True
+        if not moved:
+            break
+    return [
+        Text(px, py, text, right=8, up=place - want)
+        for (px, py, text), place, want in zip(order, places, wanted, strict=True)
+    ]
+
+
+def _share(value: float, axis: Axis) -> float:
+    low, high = axis.range
+    if axis.log:
+        return math.log(max(value, 1e-9) / low) / math.log(high / low)
+    return (value - low) / ((high - low) or 1.0)
+
+
+def _log_ticks(values: list[float], low: float, high: float) -> tuple[tuple[float, str], ...]:
+    """Return ticks at the values themselves where they are few, else at 1, 2 and 5 of each power of ten."""
+    if len(values) > 8:
+        powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+        values = [step * 10.0**power for power in powers for step in (1, 2, 5)]
+    ticks: list[tuple[float, str]] = []
+    for value in values:
+        # Labels stand apart by at least a tenth of the axis.
+        near = ticks and math.log(value / ticks[-1][0]) < 0.09 * math.log(high / low)
+        if low <= value <= high and value > 0 and not near:
+            ticks.append((value, f"{value:,.0f}" if value >= 1 else f"{value:g}"))
+    return tuple(ticks)
+
+
+def _spread(n: int) -> list[float]:
+    """Return where n groups stand around a category's place: the first on top, or at the left."""
+    return [0.0] if n == 1 else [-(0.72 * ((i + 0.5) / n - 0.5)) for i in range(n)]
+
+
+def _rows_height(n: int, n_groups: int) -> float:
+    return max(n * max(ROW, 13.0 * n_groups + 8), 60.0)
+
+
+def _floats(values: Any) -> Floats:
+    return tuple(np.asarray(values, dtype=float).tolist())
+
+
+def _category(value: Any) -> str:
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _plain(name: str, value: Any) -> str:
+    """Return a category as people read it: names of metrics and stages are spelled as everywhere."""
+    text = _category(value)
+    if name in ("metric", "reason", "interaction_type"):
+        try:
+            return describe_column(text).label
+        except KeyError:
+            return text.replace("_", " ")
+    return text
+
+
+def _axis_label(column: Column) -> str:
+    return column.label[:1].upper() + column.label[1:] if column.percent else column.heading
+
+
+def _replace(axis: Axis, **changes: Any) -> Axis:
+    from dataclasses import replace
+
+    return replace(axis, **changes)
