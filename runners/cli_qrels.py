@@ -11,6 +11,7 @@ from rich.table import Table
 
 from ..hf_datasets.errors import ConfigError
 from .cli_datasets import read_options
+from .cli_judging import COMMANDS
 
 if TYPE_CHECKING:
     from .qrels.work import Work
@@ -356,3 +357,7 @@ def _work(path: Path) -> "Work":
 
 def _next(path: Path, step: str) -> None:
     out.print(f"Next: [bold]gistbench qrels {step} --work {escape(str(path))}[/bold]", soft_wrap=True)
+
+
+for _command in COMMANDS:
+    qrels_app.command()(_command)

@@ -311,6 +311,17 @@ class TestFilterUsers:
         reversed_rows = self.table.take(np.arange(self.table.num_rows)[::-1])
         assert set(filter_users(reversed_rows, n_users=2, seed=3)["user_id"].to_pylist()) == samples[1]
 
+    @pytest.mark.parametrize("n_users", [1, 7, 20, 33, 40])
+    def test_a_stratified_sample_keeps_the_shares_of_history_lengths(self, n_users):
+        table = rows(*[(f"u{i:02}", f"o{j}", "ep", j) for i in range(40) for j in range(i + 1)])
+        found = {
+            int(user[1:])
+            for user in filter_users(table, n_users=n_users, stratified=True, seed=1)["user_id"].to_pylist()
+        }
+        assert len(found) == n_users
+        tenths = np.bincount([length // 4 for length in found], minlength=10)
+        assert all(abs(tenths - n_users / 10) < 1)
+
     def test_seed_counts(self):
         assert len({tuple(self.users(n_users=2, seed=seed)) for seed in range(20)}) > 3
 

@@ -7,13 +7,14 @@ import shutil
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 
 import pytest
 import typer
 from gistbench.runners import cli
 from gistbench.runners.suite import Suite
 
-COMMANDS = ("run", "extract", "judge", "score", "report", "datasets list")
+COMMANDS = ("run", "extract", "judge", "score", "report", "plan", "profiles", "store stats", "datasets list")
 
 # The command line prints these; here they would be errors.
 pytestmark = pytest.mark.filterwarnings("default")
@@ -328,3 +329,110 @@ def test_a_pipe_that_closes_early_is_no_crash(finished):
     command = f"{sys.executable} -m gistbench.runners report {finished} --format json | head -c 10"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, env=os.environ)
     assert "Traceback" not in done.stderr
+
+
+# How far a run goes
+
+
+def test_a_dry_run_says_what_would_be_asked_and_writes_nothing(gistbench, small, tmp_path, script_engine):
+    asked = script_engine()
+    done = gistbench("run", "-o", "new", *small, "--dry-run")
+    assert done.code == 0
+    assert "Nothing was asked and nothing written." in done.stdout
+    assert all(stage in done.stdout for stage in ("extract", "ground", "shortlist", "retrieve", "map", "total"))
+    assert asked == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dry_run_finds_what_would_fail(gistbench, small):
+    done = gistbench("run", "-o", "new", *small, "--judge", "lexical/magic", "--dry-run")
+    assert done.code == 1
+    assert "no lexical model 'lexical/magic'" in done.message
+
+
+def test_a_run_ends_with_a_stage_and_goes_on_later(gistbench, small, tmp_path, script_engine):
+    asked = script_engine()
+    done = gistbench("run", "-o", "suite", *small, "--stage", "shortlist")
+    assert done.code == 0
+    assert "Ended with the stage shortlist." in done.stdout
+    assert {request.stage for request in asked} == {"extract", "ground", "shortlist"}
+    assert not (tmp_path / "suite" / "comparison.csv").exists()
+    del asked[:]
+    assert gistbench("run", "-o", "suite", *small, "--resamples", 20).code == 0
+    assert {request.stage for request in asked} == {"retrieve", "map"}
+
+
+def test_there_is_no_such_stage(gistbench, small):
+    done = gistbench("run", "-o", "suite", *small, "--stage", "guess")
+    assert "There is no stage 'guess'. There are: extract, ground, shortlist, retrieve, map." in done.message
+
+
+def test_a_limit_stops_a_run_in_good_order(gistbench, small, script_engine):
+    asked = script_engine()
+    done = gistbench("run", "-o", "suite", *small, "--limit", 5)
+    assert done.code == 3
+    assert "Stopped after 5 calls (--limit 5). Everything answered so far is kept" in done.message
+    first = {request.key for request in asked}
+    assert len(first) == 5
+    del asked[:]
+    assert gistbench("run", "-o", "suite", *small, "--resamples", 20).code == 0
+    assert not first & {request.key for request in asked}
+
+
+def test_a_budget_that_cannot_be_read(gistbench, small):
+    done = gistbench("run", "-o", "suite", *small, "--budget", "five euros")
+    assert done.code == 1
+    assert "The budget 'five euros' cannot be read." in done.message
+
+
+def test_repeats_show_how_far_answers_and_scores_move(gistbench, small, tmp_path, script_engine):
+    def answer(request, ruled):
+        # In the second run one user's history is read as saying nothing.
+        silent = request.repeat == 1 and request.stage == "extract" and request.about.user == "u01"
+        return replace(ruled, text="[]") if silent else ruled
+
+    script_engine(answer)
+    done = gistbench("run", "-o", "rs", *small, "--repeats", 2, "--resamples", 20)
+    assert done.code == 0, done.message
+    assert "±" in done.stdout
+    (row,) = json.loads((tmp_path / "rs" / "repeats.json").read_text())["candidates"]
+    assert row["agreement"]["extract"] == {"n": 3, "equal": pytest.approx(2 / 3), "jaccard": pytest.approx(2 / 3)}
+    assert row["agreement"]["map"]["equal"] == 1
+    assert row["agreement"]["ground"]["equal"] == 1
+    low, high = sorted(row["scores"]["ig_f1"]["values"])
+    assert (row["scores"]["ig_f1"]["min"], row["scores"]["ig_f1"]["max"]) == (low, high)
+    assert (tmp_path / "rs" / "repeat-1" / "comparison.csv").exists()
+
+
+def test_one_repeat_is_none(gistbench, small):
+    assert "1 repeats cannot be compared." in gistbench("run", "-o", "rs", *small, "--repeats", 1).message
+
+
+def test_a_finished_run_can_be_watched(gistbench, small):
+    assert gistbench("run", "-o", "suite", *small, "--resamples", 20).code == 0
+    done = gistbench("run", "-o", "suite", "--watch")
+    assert done.code == 0
+    assert "nobody is at work" in done.stdout
+    assert "no run has begun there" in gistbench("run", "-o", "new", "--watch").message
+
+
+def test_what_a_run_cost(gistbench, finished):
+    done = gistbench("report", finished, "--cost", "--format", "csv")
+    rows = list(csv.DictReader(io.StringIO(done.stdout)))
+    assert [row["stage"] for row in rows] == ["extract", "ground", "shortlist", "retrieve", "map", "total", "total"]
+    assert int(rows[-1]["n_prompts"]) == sum(int(row["n_prompts"]) for row in rows[:5])
+
+
+def test_profiles_of_ones_own_are_shown_recorded_and_used(gistbench, small, tmp_path):
+    (tmp_path / "mine.toml").write_text('[rules]\nversion = 3\nmatch = "hashtag"\n')
+    assert "rules/3" in gistbench("profiles", "mine.toml").stdout
+    assert gistbench("extract", "-o", "suite", *small, "--profiles", "mine.toml").code == 0
+    config = json.loads((tmp_path / "suite" / "config.json").read_text())["config"]
+    assert config["profiles"] == str(tmp_path / "mine.toml")
+    assert "gone.toml" in gistbench("extract", "-o", "other", *small, "--profiles", "gone.toml").message
+
+
+def test_a_stratified_sample(gistbench, small, tmp_path):
+    assert gistbench("extract", "-o", "suite", *small, "--users", 2, "--sample", "stratified").code == 0
+    recorded = json.loads((tmp_path / "suite" / "config.json").read_text())["config"]
+    assert (recorded["n_users"], recorded["sample"]) == (2, "stratified")
