@@ -126,8 +126,8 @@ class _Reply(NamedTuple):
     question: _Question
     key: str
     """Of the request."""
-    max_tokens: int
-    """The longest answer that the request allowed."""
+    growing: int | None
+    """The longest answer that the request allowed, in tokens, where more may be allowed; else None."""
     outcome: Outcome
     parsed: Any
 
@@ -156,7 +156,7 @@ class _Asking(NamedTuple):
         subject, retry = reply.question
         if reply.outcome.status in ("error", "refused") or not self.max_reasks:
             return None
-        if not retry.longer and wants_more_room(reply.max_tokens, reply.outcome):
+        if reply.growing is not None and not retry.longer and wants_more_room(reply.growing, reply.outcome):
             return _Question(subject, retry._replace(longer=True))
         rest = self.stage.follow_up(subject, reply.parsed)
         if rest is None or retry.n >= self.max_reasks:
@@ -176,7 +176,7 @@ class _Asking(NamedTuple):
         # Taken or about to be; questions that share a request share its answer.
         waiting: dict[str, list[_Question]] = {}
         # Found in the store while the engine was taking requests; without their outcomes, of which there may be many.
-        found: deque[tuple[_Question, str, int]] = deque()
+        found: deque[tuple[_Question, str, int | None]] = deque()
         asked: set[str] = set()
 
         def look_up(window: Sequence[_Question]) -> Iterator[_Reply]:
@@ -190,7 +190,7 @@ class _Asking(NamedTuple):
                 outcome = served.get(request.key)
                 if outcome is not None:
                     parsed = self.read(question.subject, outcome)
-                    reply = _Reply(question, request.key, request.sampling.max_tokens, outcome, parsed)
+                    reply = _Reply(question, request.key, _growing(request), outcome, parsed)
                     if request.key in asked or self._is_taken(reply):
                         yield reply
                         continue
@@ -203,7 +203,7 @@ class _Asking(NamedTuple):
                     window = next(windows, None)
                     if window is None:
                         return
-                    found.extend((reply.question, reply.key, reply.max_tokens) for reply in look_up(window))
+                    found.extend((reply.question, reply.key, reply.growing) for reply in look_up(window))
                 request = to_ask.popleft()
                 in_flight[request.key] = request
                 yield request
@@ -213,10 +213,10 @@ class _Asking(NamedTuple):
             while found:
                 part = [found.popleft() for _ in range(min(self.window, len(found)))]
                 served = self.store.served({key for _, key, _ in part})
-                for question, key, max_tokens in part:
+                for question, key, growing in part:
                     outcome = served[key]
                     self.progress.advance(outcome, stored=True)
-                    yield _Reply(question, key, max_tokens, outcome, self.read(question.subject, outcome))
+                    yield _Reply(question, key, growing, outcome, self.read(question.subject, outcome))
 
         in_flight: dict[str, Request] = {}
         for window in windows:
@@ -247,7 +247,7 @@ class _Asking(NamedTuple):
                     if number or outcome is not said:
                         parsed = self.read(question.subject, outcome)
                     self.progress.advance(outcome, stored=False)
-                    yield _Reply(question, request.key, request.sampling.max_tokens, outcome, parsed)
+                    yield _Reply(question, request.key, _growing(request), outcome, parsed)
                 if errors_in_a_row >= MAX_ERRORS_IN_A_ROW:
                     raise EngineError(
                         f"{self.engine.model} failed at {errors_in_a_row} requests in a row; the last was "
@@ -273,3 +273,7 @@ class _Asking(NamedTuple):
         elif outcome.status == "truncated" and is_degenerate(outcome.text or outcome.reasoning):
             outcome = replace(outcome, problem="The answer repeats itself until it is cut.")
         return outcome, parsed
+
+
+def _growing(request: Request) -> int | None:
+    return request.sampling.max_tokens if request.may_grow else None

@@ -72,6 +72,8 @@ class Request:
     """Index among several samples of the same request."""
     group: str = ""
     """Requests of one group begin alike: they are best answered next to each other, by one worker. Not keyed."""
+    may_grow: bool = True
+    """Whether an answer that was cut may be asked for with more room. Not keyed."""
 
     @cached_property
     def key(self) -> str:

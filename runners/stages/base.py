@@ -122,6 +122,7 @@ class Asker:
             schema=schema if self.holds_to_schema else None,
             repeat=self.repeat,
             group=group,
+            may_grow=self.config.max_tokens is None,  # a limit that was set is kept to
         )
 
 

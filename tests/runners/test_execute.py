@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from gistbench.hf_datasets.errors import EngineError, RunStoppedError
@@ -361,6 +362,16 @@ def test_an_answer_that_was_cut_is_asked_for_once_more_with_twice_the_room(store
     assert [request.sampling.max_tokens for request in engine.asked] == [4096, 8192]
     assert prompts(engine) == ["a", "a"]
     assert (first.followed_up, second.parsed.value) == (True, 42)
+
+
+def test_a_limit_that_was_set_is_kept_to(store, make_engine):
+    class Limited(Quiz):
+        def request(self, subject, retry):
+            return replace(super().request(subject, retry), may_grow=False)
+
+    engine = make_engine(cut)
+    list(execute(Limited(["a"]), engine, store))
+    assert [request.sampling.max_tokens for request in engine.asked] == [4096]
 
 
 def test_it_is_given_more_room_only_once(store, make_engine):
