@@ -7,7 +7,9 @@ remembered. Clients must be started with :meth:`Hub.environment`, as `HF_ENDPOIN
     with Hub(tokens={"hf_writer": "gistbench"}) as hub:
         subprocess.run([sys.executable, "-c", script], env=hub.environment(tmp_path, token="hf_writer"))
 
-What it does not know: quotas, organisations and roles (a token may write to everything), pull requests, Xet storage.
+A commit that asks for a pull request is kept under ``refs/pr/N`` and leaves ``main`` alone.
+
+What it does not know: quotas, organisations and roles (a token may write to everything), discussions, Xet storage.
 """
 
 import base64
@@ -75,6 +77,15 @@ class Repo:
         self.commits.append(Commit(oid, message, files))
         self.branches["main"] = oid
         return self.head
+
+    def propose(self, message: str, files: dict[str, Blob]) -> tuple[int, Commit]:
+        """Make a commit that only a pull request points at; return the request's number."""
+        main = self.branches["main"]
+        number = sum(name.startswith("refs/pr/") for name in self.branches) + 1
+        oid = hashlib.sha1(json.dumps([number, message, sorted(files)]).encode()).hexdigest()
+        self.commits.insert(len(self.commits) - 1, Commit(oid, message, files))
+        self.branches |= {f"refs/pr/{number}": oid, "main": main}
+        return number, self.commits[-2]
 
     def at(self, revision: str) -> Commit | None:
         oid = self.branches.get(revision) or self.tags.get(revision) or revision
@@ -395,10 +406,16 @@ class Handler(BaseHTTPRequestHandler):
                 files = {name: blob for name, blob in files.items() if not name.startswith(path.rstrip("/") + "/")}
             else:
                 raise HubProblemError(400, f"unknown operation {kind}")
-        commit = repo.commit(message, files)
         prefix = "" if type == "models" else f"{type}/"
-        url = f"{self.hub.endpoint}/{prefix}{repo_id}/commit/{commit.oid}"
-        self._json({"success": True, "commitOid": commit.oid, "commitUrl": url, "hookOutput": ""})
+        repo_url = f"{self.hub.endpoint}/{prefix}{repo_id}"
+        proposed = {}
+        if self.query.get("create_pr") == "1":
+            number, commit = repo.propose(message, files)
+            proposed = {"pullRequestUrl": f"{repo_url}/discussions/{number}"}
+        else:
+            commit = repo.commit(message, files)
+        url = f"{repo_url}/commit/{commit.oid}"
+        self._json({"success": True, "commitOid": commit.oid, "commitUrl": url, "hookOutput": ""} | proposed)
 
     def _resolve(self, type: str, repo_id: str, revision: str, path: str) -> None:
         commit = self._commit_at(self._repo(type, repo_id), revision)

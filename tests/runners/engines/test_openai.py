@@ -305,9 +305,9 @@ class TestSchemas:
             ("vllm", {"regex": "NONE|item_[0-9]"}, "item_3", ""),
             ("vllm", {"regex": "NONE|item_[0-9]"}, "Item 3, I think", "not of the form asked for"),
             ("vllm", {"json": LIST_SCHEMA}, '[{"interest": "a", "maxLength": "b"}]', ""),
-            ("vllm", {"json": LIST_SCHEMA}, '[{"interest": "", "maxLength": "b"}]', "at least 1 are allowed"),
+            ("vllm", {"json": LIST_SCHEMA}, '[{"interest": "", "maxLength": "b"}]', "should be non-empty"),
             ("openai", {"json": LIST_SCHEMA}, '{"answer": [{"interest": "a", "maxLength": "b"}]}', ""),
-            ("openai", {"json": LIST_SCHEMA}, '{"answer": [{"interest": "a"}]}', "[0] has no 'maxLength'"),
+            ("openai", {"json": LIST_SCHEMA}, '{"answer": [{"interest": "a"}]}', "$[0]: 'maxLength' is a required property"),
             ("openai", {"json": LIST_SCHEMA}, "Here you are: []", "not JSON"),
             # What the server was not told, no answer fails for.
             ("openai", {"json": LIST_SCHEMA}, '{"answer": [{"interest": "", "maxLength": "b"}]}', ""),

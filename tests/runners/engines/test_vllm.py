@@ -154,32 +154,6 @@ def test_a_folder_without_a_model_is_refused(tmp_path):
         open_engine(parse_model(f"vllm:{tmp_path}"))
 
 
-def test_the_main_job(specification, model_folder, tmp_path):
-    """Three users, SmolLM2 and two lexical candidates, judged by words and then by SmolLM2 itself."""
-    small = {"users": ("u01", "u05", "u11"), "history_length": 20, "pool_size": 12, "max_reasks": 1, "n_resamples": 50}
-    candidates = (f"{specification}&structured=true&max_tokens=120", "lexical/hashtag", "lexical/phrase")
-    by_words = Suite(
-        tmp_path / "words", RunConfig(candidates=candidates, chunk_size=10, **small), store=tmp_path / "store.sqlite"
-    )
-    with pytest.warns(GistbenchWarning, match="compares words and understands none"):
-        check(by_words, by_words.run())
-    by_model = Suite(
-        tmp_path / "model",
-        RunConfig(candidates=candidates, chunk_size=10, judge=f"{specification}&max_tokens=40", **small),
-        store=tmp_path / "store.sqlite",
-    )
-    with pytest.warns(GistbenchWarning, match="judges itself"):
-        comparison = by_model.run()
-    check(by_model, comparison)
-
-    # All is answered: a second run, in a process that cannot load the model, ends with the same scores.
-    program = "import sys; from gistbench.runners.suite import Suite; Suite.open(sys.argv[1]).score()"
-    command = [sys.executable, "-c", program, str(tmp_path / "model")]
-    before = (tmp_path / "model" / "comparison.csv").read_text()
-    subprocess.run(command, check=True, capture_output=True)
-    assert (tmp_path / "model" / "comparison.csv").read_text() == before
-
-
 # Several copies
 
 
@@ -430,3 +404,32 @@ def check(suite: Suite, comparison: Any) -> None:
         if run.manifest["candidate"]["name"].startswith("SmolLM2"):
             assert asked["n_prompt_tokens"] > asked["n_requests"] * 100
             assert asked["n_output_tokens"] > 0
+
+
+# Last: a suite opens and closes engines of its own, and vLLM keeps what they share in this process.
+
+
+def test_the_main_job(specification, model_folder, tmp_path):
+    """Three users, SmolLM2 and two lexical candidates, judged by words and then by SmolLM2 itself."""
+    small = {"users": ("u01", "u05", "u11"), "history_length": 20, "pool_size": 12, "max_reasks": 1, "n_resamples": 50}
+    candidates = (f"{specification}&structured=true&max_tokens=120", "lexical/hashtag", "lexical/phrase")
+    by_words = Suite(
+        tmp_path / "words", RunConfig(candidates=candidates, chunk_size=10, **small), store=tmp_path / "store.sqlite"
+    )
+    with pytest.warns(GistbenchWarning, match="compares words and understands none"):
+        check(by_words, by_words.run())
+    by_model = Suite(
+        tmp_path / "model",
+        RunConfig(candidates=candidates, chunk_size=10, judge=f"{specification}&max_tokens=40", **small),
+        store=tmp_path / "store.sqlite",
+    )
+    with pytest.warns(GistbenchWarning, match="judges itself"):
+        comparison = by_model.run()
+    check(by_model, comparison)
+
+    # All is answered: a second run, in a process that cannot load the model, ends with the same scores.
+    program = "import sys; from gistbench.runners.suite import Suite; Suite.open(sys.argv[1]).score()"
+    command = [sys.executable, "-c", program, str(tmp_path / "model")]
+    before = (tmp_path / "model" / "comparison.csv").read_text()
+    subprocess.run(command, check=True, capture_output=True)
+    assert (tmp_path / "model" / "comparison.csv").read_text() == before

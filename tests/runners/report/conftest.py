@@ -1,11 +1,13 @@
-"""Suites with planted records: what candidates named and the judge said is written by hand, and scored as any run is."""
+"""Suites of planted records: what candidates named and the judge said is written by hand, then scored."""
 
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from gistbench.hf_datasets import INTERACTION_TYPES, load_taxonomy
+from gistbench.hf_datasets.errors import GistbenchWarning
 from gistbench.runners.config import RunConfig
 from gistbench.runners.report import Runs
 from gistbench.runners.runfolder import RunFolder, write_json
@@ -29,7 +31,11 @@ class Interest:
     dropped: int = 0
 
     def items(self, user):
-        kinds = [t for t, count in zip(INTERACTION_TYPES, (self.e, self.i, self.n, self.x)) for _ in range(count)]
+        kinds = [
+            t
+            for t, count in zip(INTERACTION_TYPES, (self.e, self.i, self.n, self.x), strict=True)
+            for _ in range(count)
+        ]
         return [(f"{user}/{self.name}/{place}", kind) for place, kind in enumerate(kinds)]
 
 
@@ -73,7 +79,9 @@ def run_tables(named, unscored=()):
             evidence += [(user, item, f"about {interest.name}", kind) for item, kind in items]
             names[interest.name] = interest.category
     n = len(rows)
-    columns = [pa.array(column, pa.string()) for column in zip(*evidence)] or [pa.array([], pa.string())] * 4
+    columns = [pa.array(column, pa.string()) for column in zip(*evidence, strict=True)] or [
+        pa.array([], pa.string())
+    ] * 4
     evidence_names = ["user_id", "object_id", "object_text", "interaction_type"]
     keys = {"request_keys": pa.array([[]] * n, pa.list_(pa.string()))}
     texts = strings(rows, "user_id", "interest")
@@ -186,8 +194,7 @@ def suite(tmp_path):
         settings = RunConfig(candidates=tuple(runs), judge="lexical/overlap", n_resamples=200, **config)
         recorded = {"format": 1, "config": settings.model_dump(mode="json"), "identity": {}, "judge": None}
         write_json(path / "config.json", {**recorded, "runs": [name.replace("/", "--") for name in runs]})
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("gistbench.runners.oracle.warnings.warn", lambda *_, **__: None)
+        with warnings.catch_warnings(action="ignore", category=GistbenchWarning):  # few candidates are meant
             Suite.open(path).score()
         return Path(path)
 

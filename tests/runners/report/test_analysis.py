@@ -97,7 +97,7 @@ def test_what_cannot_be_computed_says_what_is_needed(opened, interest):
 
 def test_an_unknown_analysis_is_an_error(opened, interest):
     runs = opened({"org/a": {"u": [interest("jazz", 1, e=2)]}})
-    with pytest.raises(ConfigError, match="no analysis 'table_99'. There are: summary, table_3"):
+    with pytest.raises(ConfigError, match=r"no analysis 'table_99'\. There are: summary, table_3"):
         run_analyses(runs, ["table_99"])
 
 

@@ -21,7 +21,9 @@ LABELS = {  # item: labels of A1 to A4
 
 @pytest.fixture
 def file(tmp_path):
-    rows = [f"{t},A{a + 1},{x},{item}" for t in ("relevance",) for item, own in LABELS.items() for a, x in enumerate(own)]
+    rows = [
+        f"{t},A{a + 1},{x},{item}" for t in ("relevance",) for item, own in LABELS.items() for a, x in enumerate(own)
+    ]
     path = tmp_path / "labels.csv"
     path.write_text("\n".join(["task,annotator,label,item", *rows]) + "\n")
     return path

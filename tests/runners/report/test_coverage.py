@@ -7,7 +7,10 @@ from gistbench.runners.report.coverage import _ensembles, concentration
 @pytest.fixture
 def runs(suite, interest):
     def named(*categories):
-        return {"u": [interest(f"i{c}", c, e=2) for c in categories], "v": [interest(f"i{categories[0]}", categories[0])]}
+        return {
+            "u": [interest(f"i{c}", c, e=2) for c in categories],
+            "v": [interest(f"i{categories[0]}", categories[0])],
+        }
 
     return Runs.open(
         [

@@ -60,7 +60,7 @@ def test_suites_with_other_oracles_are_not_mixed(suite, two):
 
 def test_suites_with_other_thresholds_are_not_mixed(suite, two):
     paths = [suite("one", two), suite("two", {"org/c": two["org/a"]}, thresholds="strict")]
-    with pytest.raises(StoreError, match="thresholds: base and strict.*Report them apart"):
+    with pytest.raises(StoreError, match=r"thresholds: base and strict.*Report them apart"):
         _ = Runs.open(paths, common_oracle=True).groups
 
 

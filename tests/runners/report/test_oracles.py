@@ -5,7 +5,7 @@ from gistbench.runners.report.load import rescore, scores_frame
 
 @pytest.fixture
 def named(interest):
-    """A verifies 1, 2, 3 of u and 1 of v; B 1, 2 of u; C 1 of u and 4 of v: 3 pairs of A and 1 of C alone are theirs."""
+    """A verifies 1, 2, 3 of u and 1 of v; B 1, 2 of u; C 1 of u and 4 of v: 2 of A and 1 of C are theirs alone."""
 
     def found(**users):
         return {user: [interest(f"i{c}", c, e=2) for c in categories] for user, categories in users.items()}
@@ -49,10 +49,7 @@ def test_leaving_a_model_out_is_what_rescoring_gives(opened, named):
 def test_a_given_oracle_counts_as_one_more_model(suite, named, tmp_path):
     given = tmp_path / "given.json"
     given.write_text('{"u": [1, 7], "v": []}')
-    from gistbench.hf_datasets.errors import GistbenchWarning
-
-    with pytest.warns(GistbenchWarning, match="does not name its taxonomy"):
-        path = suite("one", named, oracle=given)
+    path = suite("one", named, oracle=given)
     frame = run_analyses(Runs.open([path]), ["table_15"], Options())[0].tables["by_k"]
     assert frame["n_pairs"].tolist() == [4, 1, 0, 1]
 

@@ -8,7 +8,7 @@ from gistbench.hf_datasets.errors import ConfigError, RunStoppedError, StoreErro
 from gistbench.runners.halt import CallLimit, Halt
 from gistbench.runners.qrels.induce import induce
 from gistbench.runners.qrels.judge import judge, sample_agreement
-from gistbench.runners.qrels.judged import Judged, pair_grades, sampled_users, held_out_pairs
+from gistbench.runners.qrels.judged import Judged, held_out_pairs, pair_grades, sampled_users
 from gistbench.runners.qrels.judging import open_judge
 from gistbench.runners.qrels.pool import pool
 from gistbench.runners.requests import Outcome

@@ -1,0 +1,111 @@
+import pytest
+from gistbench.runners.report import Options, Runs, run_analyses
+
+
+@pytest.fixture
+def two_judges(suite, interest):
+    """The second judge keeps one item less of A's interests, which are then not verified, and picks no own item."""
+
+    def candidates(dropped, correct):
+        def named(model, shift, dropped=0, correct=1):
+            return {
+                f"u{k}": [interest(f"{model}{k}", 1 + k % 2, e=2, dropped=dropped, correct=correct)]
+                for k in range(shift, 6)
+            }
+
+        return {"org/a": named("a", 0, dropped, correct), "org/b": named("b", 1), "org/c": named("c", 2)}
+
+    return Runs.open([suite("one", candidates(0, 1)), suite("two", candidates(1, 0), judge="org/other")])
+
+
+def test_judges_agreement_and_ranks(two_judges):
+    (found,) = run_analyses(two_judges, ["judges"], Options())
+    frame = found.tables["agreement"].set_index(["model", "what"])
+    assert frame.loc[("org/a", "relevance"), "agreement_share"] == 0.5  # one of two items of each interest
+    assert frame.loc[("org/a", "relevance"), "n_items"] == 12
+    assert frame.loc[("org/a", "verdict"), "agreement_share"] == 0.0
+    assert frame.loc[("org/b", "relevance"), "agreement_share"] == 1.0
+    assert frame.loc[("org/b", "category"), "kappa"] == 1.0
+    assert frame.loc[("org/a", "specificity"), ["share_a", "share_b"]].tolist() == [1.0, 0.0]
+    ranks = found.tables["ranks"].set_index("metric")
+    assert ranks.loc["ig_f1", "n_models"] == 3
+    # Under the first judge all medians are 1 (A), 1 and 1; under the second A's is 0.
+    assert ranks.loc["is", "largest_rank_change"] == 2
+
+
+@pytest.fixture
+def one_judge(suite, interest):
+    """Forty users with two explicit positives each, of which the judge drops one for every other user."""
+    users = {f"u{k}": [interest("jazz", 1, e=2, dropped=k % 2, correct=k % 2)] for k in range(40)}
+    return Runs.open([suite("one", {"org/a": users})])
+
+
+def labels(path, relevance, association=()):
+    rows = ["task,annotator,label,user_id,interest,object_id"]
+    rows += [f"relevance,p,{label},u{k},jazz,u{k}/jazz/{item}" for k, item, label in relevance]
+    rows += [f"association,p,{label},u{k},jazz,{item}" for k, item, label in association]
+    path.write_text("\n".join(rows) + "\n")
+    return path
+
+
+def test_the_judges_confusion(one_judge, tmp_path):
+    # Kept: item 0 of all, item 1 of even users. People keep all but item 0 of u0: one false positive; items 1 of odd
+    # users that people keep are false negatives.
+    relevance = [(k, item, int((k, item) != (0, 0))) for k in range(10) for item in (0, 1)]
+    path = labels(tmp_path / "labels.csv", relevance)
+    (found,) = run_analyses(one_judge, ["judge_errors"], Options(annotations=path))
+    row = found.tables["confusion"].iloc[0]
+    counts = [f"n_{side}" for side in ("true_positive", "false_positive", "false_negative", "true_negative")]
+    assert row[counts].tolist() == [14, 1, 5, 0]
+    assert row["sensitivity"] == pytest.approx(14 / 19)
+    assert row["predictive_value"] == pytest.approx(14 / 15)
+    assert row["ci_sensitivity_low"] < 14 / 19 < row["ci_sensitivity_high"]
+
+
+def test_a_judge_who_drops_what_people_keep_costs_precision_which_correction_gives_back(one_judge, tmp_path):
+    everything = [(k, item, 1) for k in range(40) for item in (0, 1)]
+    path = labels(tmp_path / "labels.csv", everything)
+    frame = run_analyses(one_judge, ["judge_errors"], Options(annotations=path))[0].tables["corrected"]
+    row = frame.query("metric == 'ig_precision'").iloc[0]
+    assert row["score"] == 0.5  # verified for even users only
+    assert row["corrected"] == 1.0
+
+
+def test_a_judge_who_errs_never_stands_corrected(one_judge, tmp_path):
+    right = [(k, item, int(item == 0 or k % 2 == 0)) for k in range(40) for item in (0, 1)]
+    path = labels(tmp_path / "labels.csv", right)
+    (found,) = run_analyses(one_judge, ["judge_errors"], Options(annotations=path))
+    row = found.tables["corrected"].query("metric == 'ig_precision'").iloc[0]
+    assert row["ci_corrected_low"] <= row["score"] <= row["ci_corrected_high"]
+    assert found.tables["confusion"]["agreement_share"].tolist() == [1.0]
+
+
+def test_the_share_of_backing_items_corrected_for_misses_and_alarms(one_judge, tmp_path):
+    # The judge picks the backing item of odd users, and a distractor for even ones. People: every backing item of the
+    # 20 labelled belongs (10 of 20 picked), 2 of 10 distractors labelled 0 were picked.
+    association = [(k, f"u{k}/jazz/0", 1) for k in range(20)]
+    association += [(k, "d/0", 0) for k in (0, 2)] + [(k, "d/4", 0) for k in range(1, 17, 2)]
+    path = labels(tmp_path / "labels.csv", [], association)
+    (found,) = run_analyses(one_judge, ["judge_errors"], Options(annotations=path))
+    row = found.tables["corrected"].query("metric == 'backing_picked_share'").iloc[0]
+    assert row["score"] == 0.5
+    assert row["corrected"] == pytest.approx((0.5 - 0.2) / (0.5 - 0.2))
+    assert row["ci_corrected_low"] < 1.0
+
+
+def test_ties_of_people_are_left_out(one_judge, tmp_path):
+    path = tmp_path / "labels.csv"
+    rows = [f"relevance,{who},{label},u0,jazz,u0/jazz/0" for who, label in (("p", 0), ("q", 1))]
+    rows += ["relevance,p,1,u2,jazz,u2/jazz/0"]
+    path.write_text("\n".join(["task,annotator,label,user_id,interest,object_id", *rows]) + "\n")
+    frame = run_analyses(one_judge, ["judge_errors"], Options(annotations=path))[0].tables["confusion"]
+    assert frame["n_items"].tolist() == [1]
+
+
+def test_what_is_missing(one_judge, tmp_path):
+    assert "two judges" in run_analyses(one_judge, ["judges"], Options())[0].missing
+    path = tmp_path / "labels.csv"
+    path.write_text("task,annotator,label,item\nrelevance,p,1,x\n")
+    assert "ties no label" in run_analyses(one_judge, ["judge_errors"], Options(annotations=path))[0].missing
+    path = labels(path, [(99, 0, 1)])
+    assert "No label" in run_analyses(one_judge, ["judge_errors"], Options(annotations=path))[0].missing
