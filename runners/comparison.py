@@ -122,8 +122,8 @@ class Comparison:
         table.add_column("Candidate", overflow="fold", min_width=15)
         for name in varying:
             table.add_column(name.replace("_", " ").capitalize(), no_wrap=True)
-        for heading in (*HEADINGS.values(), "Interests per user", "Coverage", "Unusable answers"):
-            table.add_column(heading.replace(" ", "\n", 1), justify="right", no_wrap=True)
+        for heading in (*HEADINGS.values(), "Named per user", "Users scored", "Cut or failed"):
+            table.add_column(_on_two_lines(heading), justify="right", no_wrap=True)
         for row in self.rows:
             cells = [escape(row["candidate"]), *(escape(str(row[name])[:16]) for name in varying)]
             # Only scores under the same conditions compare.
@@ -159,8 +159,8 @@ class Comparison:
 
     @property
     def min_width(self) -> int:
-        """Characters that a line of the table needs: 73 for the numbers, 17 for each name."""
-        return 73 + 17 * (1 + len(self.varying))
+        """Characters that a line of the table needs: 66 for the numbers, 17 for each name."""
+        return 66 + 17 * (1 + len(self.varying))
 
     def csv(self) -> str:
         """Return the comparison as CSV; intervals as two columns."""
@@ -180,7 +180,7 @@ class Comparison:
             *HEADINGS.values(),
             "Interests per user",
             "Coverage",
-            "Unusable answers",
+            "Cut or failed",
         ]
         lines = [_markdown_row(headings), _markdown_row(["---"] * len(headings))]
         for row in self.rows:
@@ -210,6 +210,11 @@ def _cell(row: dict[str, Any], metric: str) -> tuple[str, str]:
     notes = [f"{100 * interval[0]:.0f}-{100 * interval[1]:.0f}"] if interval else []
     notes += [f"n={n_users}"] if n_users < row["n_users"] else []
     return f"{100 * value:.1f}", "\n".join(notes)
+
+
+def _on_two_lines(heading: str) -> str:
+    before, _, last = heading.rpartition(" ")
+    return f"{before}\n{last}" if before and heading != "Named per user" else heading.replace(" ", "\n", 1)
 
 
 def _answer_shares(stages: dict[str, Any]) -> dict[str, float]:

@@ -114,14 +114,14 @@ def test_markdown_is_a_table(compare):
 
 def test_the_terminal_shows_every_column_and_marks_up_nothing(compare):
     text = shown(compare(manifest("org/[red]a[/red]"), manifest("org/b", hm=None)))
-    for word in ("precision", "recall", "F1", "IS", "HM", "Interests", "Coverage", "[red]a[/red]", "90 %", "9/10"):
+    for word in ("precision", "recall", "F1", "IS", "HM", "Named", "scored", "[red]a[/red]", "90 %", "9/10"):
         assert word in text
     assert "Data set" not in text
 
 
 def test_the_terminal_shows_coverage_where_it_is_narrow(compare):
     text = shown(compare(manifest("openai/gpt-oss-120b", n_users=10)), width=80)
-    assert "Coverage" in text
+    assert "scored" in text
     assert "100 %" in text
     assert "10/10" in text
 
