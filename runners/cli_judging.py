@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from ..hf_datasets.errors import ConfigError
-from .cli_options import ASKING, MODELS, SPECIFICATION, Budget, Limit, Profiles, RetryFailed, Store, option
+from .cli_options import ASKING, LIMITS, MODELS, SPECIFICATION, Budget, Limit, Profiles, RetryFailed, Store, option
 
 if TYPE_CHECKING:
     from .qrels.judged import Judged
@@ -88,6 +88,14 @@ def judge(
         str | None,
         option("show the induced profiles in this judge's folder (default: its own)", MODELS, "--profiles-of"),
     ] = None,
+    pool_pairs: Annotated[
+        int | None,
+        option(
+            "grade only so many pooled pairs, so chosen that popular and rare items are judged alike",
+            LIMITS,
+            "--pool-pairs",
+        ),
+    ] = None,
     max_items: MaxItems = 100,
     max_reasks: MaxReasks = 2,
     profiles: Profiles = None,
@@ -119,6 +127,7 @@ def judge(
             name=name,
             profiles_of=profiles_of,
             max_items=max_items,
+            n_pool_pairs=pool_pairs,
         )
     _show_judged(records)
     out.print(f"Next: [bold]gistbench qrels experiments --work {escape(str(work))}[/bold]", soft_wrap=True)
@@ -183,7 +192,9 @@ def experiments(
         float, typer.Option("--relevance-threshold", help="the lowest rating that is relevant for AP")
     ] = 4.0,
 ) -> None:
-    """Experiments 0 to 4: the paper's Tables 1 to 8 beside its numbers, and figures. No model is asked.
+    """Experiments 0 to 4: the paper's Tables 1 to 8 beside its numbers, what goes beyond it, and figures.
+
+    No model is asked.
 
     Examples:
 
@@ -281,6 +292,7 @@ def run(
     from .qrels.judge import judge as judge_step
     from .qrels.pool import pool as pool_step
     from .qrels.recommend import recommend as recommend_step
+    from .qrels.sample import SIZES
     from .qrels.sample import sample as sample_step
     from .qrels.split import split as split_step
     from .recommenders.registry import load_settings
@@ -290,8 +302,8 @@ def run(
     folder = _work(work)
     split_step(folder, dataset, source=None if source is None else str(source), items=items, seed=seed)
     with _Bar() as progress:
-        recommend_step(folder, settings=load_settings(names=runs) if runs else None, seed=seed, progress=progress)
-        sample_step(folder, take=take, seed=seed, progress=progress, **({"sizes": [take]} if take else {}))
+        recommend_step(folder, settings=load_settings(names=runs or None), seed=seed, progress=progress)
+        sample_step(folder, sizes=[take] if take else SIZES, take=take, seed=seed, progress=progress)
         pool_step(folder, depth=depth, progress=progress)
     with _asking(work, judge, max_reasks, profiles, store, retry_failed, budget, limit) as judging:
         if any(condition.mode != "profile" for condition in conditions):
@@ -304,7 +316,39 @@ def run(
     _write_experiments(work, [name], None, resamples, seed, 4.0)
 
 
-COMMANDS = (induce, judge, expand, experiments, uncertain, validate, run)
+def panel(
+    work: WorkFolder,
+    name: Annotated[list[str], typer.Option("--name", help="a judge of the panel; give two or more")],
+    mode: Annotated[
+        str, typer.Option("--mode", help="ipp, profile or ipp+profile, with -plot behind it")
+    ] = "ipp+profile",
+    method: Annotated[str, typer.Option("--method", help="majority or dawid-skene")] = "dawid-skene",
+    panel_name: Annotated[
+        str | None, typer.Option("--as", help="the panel's name (default: panel-METHOD)", show_default=False)
+    ] = None,
+) -> None:
+    """Make one judge of several: by majority, or weighted by estimated reliability.
+
+    Examples:
+
+        gistbench qrels panel -w work/ml --name judge-a@1 --name judge-b@1 --name judge-c@1 --method majority
+    """
+    from .qrels.panel import make_panel
+
+    (condition,) = _conditions([mode.removesuffix("-plot")], "with" if mode.endswith("-plot") else "without")
+    record = make_panel(_work(work), name, condition, method=method, name=panel_name)  # type: ignore[arg-type]
+    table = Table("Judge", "MAE", "Reliability", title="Panel")
+    reliability = record["reliability"] or {}
+    for judge_name, mae in record["mae"].items():
+        shown = f"{reliability[judge_name]:.3f}" if judge_name in reliability else ""
+        table.add_row(escape(judge_name), "" if mae is None else f"{mae:.4f}", shown)
+    out.print(table)
+    equal = record["agreement_of_judges"]["share_equal"]
+    agreed = "" if equal is None else f" All judges agree on {100 * equal:.1f} % of them."
+    out.print(f"{record['n_ok']:,} of {record['n_pairs']:,} pairs have a grade.{agreed}")
+
+
+COMMANDS = (induce, judge, expand, experiments, panel, uncertain, validate, run)
 """To be registered, in this order."""
 
 
@@ -346,11 +390,13 @@ def _asking(
 def _write_experiments(
     work: Path, names: list[str] | None, output: Path | None, resamples: int, seed: int, threshold: float
 ) -> None:
+    from .qrels.beyond import beyond
     from .qrels.experiments import experiments as compute
     from .qrels.write import laid_out, write_analyses
 
     folder = _work(work)
-    found = compute(folder, names or None, n_resamples=resamples, seed=seed, relevance_threshold=threshold)
+    options: dict[str, Any] = {"n_resamples": resamples, "seed": seed, "relevance_threshold": threshold}
+    found = [*compute(folder, names or None, **options), *beyond(folder, names or None, **options)]
     path = output or folder.path / "experiments"
     write_analyses(found, path)
     for one in found:

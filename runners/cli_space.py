@@ -102,8 +102,8 @@ def push_results_command(
 ) -> None:
     """Put scored runs among the results that the leaderboard shows.
 
-    Data of one's own is refused; of a data set that may not be passed on, only scores are pushed. Without suites the index
-    is made anew, as after a submission was merged. The token is that of `hf auth login` or HF_TOKEN.
+    Data of one's own is refused; of a data set that may not be passed on, only scores are pushed. Without suites the
+    index is made anew, as after a submission was merged. The token is that of `hf auth login` or HF_TOKEN.
 
     Examples:
 

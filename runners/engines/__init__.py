@@ -81,10 +81,10 @@ def _split(specification: str) -> dict[str, Any]:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
     except ValueError as error:
         raise ConfigError(f"The model {head!r}: after ? stand OPTION=VALUE pairs joined by &.") from error
-    # An option that is given several times is a list, such as the addresses of several servers.
-    options: dict[str, Any] = {}
-    for option, value in pairs:
-        options[option] = f"{options[option]},{value}" if option in options else value
+    options: dict[str, Any] = dict(pairs)
+    # Several servers have several addresses; of every other option the last holds.
+    if addresses := [value for option, value in pairs if option == "base_url"]:
+        options["base_url"] = ",".join(addresses)
     engine, colon, name = head.partition(":")
     if colon and engine in ENGINES:
         options["engine"] = engine

@@ -17,7 +17,7 @@ from ...hf_datasets._atomic import replacing
 from ...hf_datasets.errors import ConfigError
 from ..runfolder import write_json
 from ..stages.grade import Condition
-from .judged import Judged, sampled_users, test_pairs
+from .judged import Judged, held_out_pairs, sampled_users
 from .validate import read_validations
 from .work import Work, write_table
 
@@ -66,7 +66,10 @@ def expand(work: Work, judged: Judged, condition: Condition) -> dict[str, Any]:
     record = judged.record(condition.name)
     users = sampled_users(work)
     table, n_holes = expand_tables(
-        test_pairs(work, users), work.read("pool", ["user", "item"]), judged.grades(condition), read_validations(work)
+        held_out_pairs(work, users),
+        work.read("pool", ["user", "item"]),
+        judged.grades(condition),
+        read_validations(work),
     )
     table = table.append_column("judge", pa.array([judged.name] * table.num_rows))
     table = table.append_column("mode", pa.array([condition.mode] * table.num_rows))

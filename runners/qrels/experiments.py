@@ -400,7 +400,7 @@ def _pool_popularity(work: Work) -> Analysis:
     table = work.read("pool_systems").to_pandas()
     overall = float(work.record("pool")["popularity"]["pool"]["share_head"] or 0)
     figure = FigureSpec(
-        "bar", "systems", "Popularity of the pool", "Systems above the line bring more popular items than the pool has.",
+        "bar", "systems", "Popularity of the pool", "Above the line: more popular items than the pool has.",
         x="system", y="share_head", references=(Reference("horizontal", overall, "whole pool"),), y_range=(0, 1),
     )  # fmt: skip
     return Analysis(
@@ -430,7 +430,7 @@ def _shown(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(shown_as(row) for row in rows))
 
 
-def shown_as(row: Mapping[str, Any]) -> str:
+def shown_as(row: Mapping[Any, Any]) -> str:
     """Return a row's judge and condition as a title."""
     return f"{row['judge']}, {row['mode']}, {row['plot']}"
 
@@ -446,4 +446,5 @@ def _frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
 def _joined(human: pa.Table, grades: pa.Table) -> pd.DataFrame:
     one = human.select(["user", "item", "rating"]).to_pandas()
     other = grades.select(["user", "item", "grade"]).to_pandas()
-    return one.merge(other, on=["user", "item"]).dropna(subset=["rating", "grade"])
+    both: pd.DataFrame = one.merge(other, on=["user", "item"]).dropna(subset=["rating", "grade"])
+    return both

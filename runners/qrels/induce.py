@@ -19,7 +19,7 @@ def induce(work: Work, judging: Judging, *, name: str | None = None, max_items: 
         work: a folder with a pool.
         judging: the model that induces.
         name: of the folder; by default the model's.
-        max_items: rated items in a prompt; the newest and the most telling where there are more, or the context is short.
+        max_items: rated items in a prompt: the newest and the most telling, where there are more.
 
     Returns:
         The record: how many users, how many profiles, what it took.

@@ -11,7 +11,8 @@ from ...hf_datasets.errors import ConfigError
 from ..prompts import load_prompt
 from ..stages.grade import Condition, Grade, Pair
 from ..tally import Tally
-from .judged import PROFILES, Judged, sampled_users, test_pairs
+from .completion import Completion, choose_pairs, pair_values
+from .judged import PROFILES, Judged, held_out_pairs, sampled_users
 from .judging import Judging, read_histories
 from .work import Work, fingerprint
 
@@ -31,6 +32,7 @@ def judge(
     name: str | None = None,
     profiles_of: str | None = None,
     max_items: int | None = 100,
+    n_pool_pairs: int | None = None,
 ) -> list[dict[str, Any]]:
     """Grade pairs under some conditions; what was answered before is not asked again.
 
@@ -43,6 +45,7 @@ def judge(
         name: of the folder; by default the judge's.
         profiles_of: the folder whose induced profiles are shown; by default the same.
         max_items: rated items in a prompt.
+        n_pool_pairs: grade only so many of the pooled pairs that nobody rated, see :mod:`.completion`.
 
     Returns:
         A record for each condition.
@@ -66,13 +69,19 @@ def judge(
     histories, split = read_histories(work, users)
     if any(condition.plot for condition in conditions) and not histories.texts.has_plots:
         raise ConfigError("There are no plots: split with --items FILE that has a column plot, or judge without them.")
-    asked = pairs_to_judge(work, users, pairs)
+    completion = None if n_pool_pairs is None else _complete(work, n_pool_pairs)
+    asked = pairs_to_judge(work, users, pairs, None if completion is None else completion.chosen)
     built_on = {"split": split, "pool": work.record("pool")["fingerprint"]}
     records = []
     for condition in conditions:
         shows_ipp = condition.mode != "profile"
         profiles = induced.record(PROFILES)["fingerprint"] if shows_ipp else None
-        settings = {"pairs": pairs, "n_samples": n_samples, "max_items": None if condition.mode == "ipp" else max_items}
+        settings = {
+            "pairs": pairs,
+            "n_samples": n_samples,
+            "max_items": None if condition.mode == "ipp" else max_items,
+            "n_pool_pairs": n_pool_pairs,
+        }
         made_by = fingerprint(
             built_on, profiles, condition.name, settings, judging.identity, load_prompt("grade").sha256
         )
@@ -100,6 +109,7 @@ def judge(
             "n_pairs": len(asked),
             **{f"n_{status}": statuses.count(status) for status in ("ok", "failed", "refused", "no_evidence")},
             "n_items_without_title": sum(not histories.texts.known(i) for i in {pair.item for pair in asked}),
+            "strata": None if completion is None else completion.strata,
             "agreement_of_samples": sample_agreement(matrix) if n_samples > 1 else None,
             **judging.account("grade", *tallies),
         }
@@ -108,16 +118,34 @@ def judge(
     return records
 
 
-def pairs_to_judge(work: Work, users: list[str], pairs: Pairs) -> list[Pair]:
-    """Return the pairs in order: user by user, then by item."""
+def pairs_to_judge(
+    work: Work, users: list[str], pairs: Pairs, of_pool: npt.NDArray[np.bool_] | None = None
+) -> list[Pair]:
+    """Return the pairs in order: user by user, then by item.
+
+    Args:
+        work: a folder with a pool.
+        users: the sampled ones.
+        pairs: ``test``, ``pool`` or ``all``.
+        of_pool: which of the pooled pairs, (pairs of the pool,); None: all.
+    """
     chosen: set[Pair] = set()
     if pairs in ("all", "test"):
-        held_out = test_pairs(work, users)
+        held_out = held_out_pairs(work, users)
         chosen |= set(map(Pair, held_out["user"].to_pylist(), held_out["item"].to_pylist()))
     if pairs in ("all", "pool"):
         pooled = work.read("pool", ["user", "item"])
+        if of_pool is not None:
+            pooled = pooled.filter(pa.array(of_pool))
         chosen |= set(map(Pair, pooled["user"].to_pylist(), pooled["item"].to_pylist()))
     return sorted(chosen)
+
+
+def _complete(work: Work, n_pairs: int) -> Completion:
+    from .setting import Setting
+
+    setting = Setting.read(work)
+    return choose_pairs(setting.pool, pair_values(setting.runs, setting.pool), n_pairs)
 
 
 def sample_agreement(grades: FloatArray) -> dict[str, float | int | None]:

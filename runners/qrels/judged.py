@@ -1,9 +1,9 @@
 """What one judge left in a work folder: induced profiles and grades, each a table with a record.
 
 The folder ``judged/NAME`` of a work folder holds ``profiles.parquet`` and, for each condition, ``CONDITION.parquet``
-(grades, one row for each pair and sample), each with a record beside it that is written last. Other than the tables of the first
-steps they are never removed when something that they were built on changes: answers are paid for. What was built on
-something else is refused, and made again from the response store.
+(grades, one row for each pair and sample), each with a record beside it that is written last. Unlike the tables of the
+first steps they are never removed when something that they were built on changes: answers are paid for. What was
+built on something else is refused, and made again from the response store.
 """
 
 import re
@@ -22,7 +22,7 @@ from ..runfolder import read_json, write_json
 from ..stages.grade import Condition
 from .work import Work, write_table
 
-__all__ = ["PROFILES", "Judged", "judged_names", "pair_grades", "sampled_users", "test_pairs"]
+__all__ = ["PROFILES", "Judged", "held_out_pairs", "judged_names", "pair_grades", "sampled_users"]
 
 PROFILES = "profiles"
 FORMAT = 1
@@ -137,7 +137,7 @@ def sampled_users(work: Work) -> list[str]:
     return found
 
 
-def test_pairs(work: Work, users: list[str]) -> pa.Table:
+def held_out_pairs(work: Work, users: list[str]) -> pa.Table:
     """Return ``user``, ``item``, ``rating`` of the held-out ratings of some users: Q^H."""
     table = work.read("ratings", ["user", "item", "rating", "split"])
     user = table["user"].cast(pa.string())

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .judged import sampled_users, test_pairs
+from .judged import held_out_pairs, sampled_users
 from .ratings import Ratings
 from .recommend import systems
 from .runs import read_run_table
@@ -58,7 +58,7 @@ class Setting:
         ratings = Ratings.read(work)
         return cls(
             runs=pa.concat_tables(tables).unify_dictionaries(),
-            human=test_pairs(work, users.to_pylist()),
+            human=held_out_pairs(work, users.to_pylist()),
             pool=work.read("pool"),
             popularity=pa.table({"item": ratings.items, "count": ratings.count}),
             systems={

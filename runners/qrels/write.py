@@ -26,7 +26,7 @@ def write_analyses(analyses: Iterable[Analysis], folder: Path) -> list[Path]:
     """Write analyses; return the paths.
 
     Args:
-        analyses: with their tables, layouts and figures; of those that could not be computed only the reason is written.
+        analyses: with their tables, layouts and figures; where there are none, the reason is written.
         folder: ``tables.md`` and ``tables.tex`` hold all tables; a csv and an SVG for each table and figure.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -81,7 +81,7 @@ def laid_out(frame: pd.DataFrame, layout: Layout) -> pd.DataFrame:
         .unstack(list(layout.headings))
     )
     rows = list(dict.fromkeys(frame[list(layout.rows)].itertuples(index=False, name=None)))
-    columns = list(dict.fromkeys(frame[list(layout.headings)].itertuples(index=False, name=None)))
+    columns = _nested(list(dict.fromkeys(frame[list(layout.headings)].itertuples(index=False, name=None))))
     if len(layout.rows) == 1:
         rows = [row[0] for row in rows]
     if len(layout.headings) == 1:
@@ -131,7 +131,7 @@ def _rows_of(one: Analysis, name: str, figure: FigureSpec) -> pd.DataFrame:
     return frame
 
 
-def _cell(row: dict[str, Any], cell: str) -> str:
+def _cell(row: dict[Any, Any], cell: str) -> str:
     value = row[cell]
     if value is None or np.isnan(value):
         return "n/a"
@@ -164,6 +164,14 @@ def _plain(frame: pd.DataFrame) -> str:
     shown = frame.map(lambda value: f"{value:.4g}" if isinstance(value, float) else str(value))
     shown = shown.map(lambda text: text.replace("\n", "<br>"))
     return to_markdown(shown.set_index(shown.columns[0]))
+
+
+def _nested(headings: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Bring headings that share their beginning together, in the order in which each part first comes up."""
+    orders = [list(dict.fromkeys(heading[level] for heading in headings)) for level in range(len(headings[0]))]
+    return sorted(
+        headings, key=lambda heading: [order.index(part) for order, part in zip(orders, heading, strict=True)]
+    )
 
 
 def _tuple(value: Any) -> tuple[Any, ...]:

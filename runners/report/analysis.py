@@ -3,8 +3,8 @@
 This is the contract between the two halves of the report. The analyses fill it from run folders; the output half draws
 and writes it. Nothing here computes, draws or writes, and no model is called.
 
-Tables are plain data frames in long form (one row per data set, model, ...), with one type per column. Scores and shares
-are fractions. What each column means, its unit and how many digits it is shown with stands once, in
+Tables are plain data frames in long form (one row per data set, model, ...), with one type per column. Scores and
+shares are fractions. What each column means, its unit and how many digits it is shown with stands once, in
 :data:`~gistbench.runners.report.columns.COLUMNS`.
 """
 
@@ -128,7 +128,7 @@ class Options:
     external: Path | None = None
     """csv: ``model`` and one column for each external score, such as ``elo``."""
     annotations: Path | None = None
-    """csv: ``task`` (``relevance`` or ``association``), ``annotator``, ``label`` (0 or 1), and either ``item`` or all of
+    """csv: ``task`` (``relevance`` or ``association``), ``annotator``, ``label`` (0 or 1), and ``item`` or all of
     ``user_id``, ``interest``, ``object_id``. The latter tie labels to records, so that a judge can be checked."""
     compared_data: tuple[str, str] | None = None
     """Two data sets (names or files) whose engagements are compared, the synthetic one first."""
@@ -179,7 +179,9 @@ def analysis(id: str, title: str) -> Callable[[Compute], Compute]:
 def analysis_ids() -> tuple[str, ...]:
     """Return the ids of all analyses, in the order in which a report shows them."""
     _load_all()
-    return tuple(_REGISTRY)
+    places = {f"{__package__}.{name}": place for place, name in enumerate(_MODULES)}
+    # Modules may import one another, so the order of registration is none.
+    return tuple(sorted(_REGISTRY, key=lambda id: places.get(_REGISTRY[id].__module__, len(places))))
 
 
 def run_analyses(runs: "Runs", which: Iterable[str] | None = None, options: Options | None = None) -> list[Analysis]:

@@ -210,10 +210,10 @@ def table_18(runs: Runs, options: Options) -> Analysis:
             "agreement_share_with_ties": "2-2 splits count as label 0, which fewer than three of four gave as 1",
         },
         notes=(
-            "A 3-1 split is one annotator's disagreement, so disagreements add up to the share of such splits among the "
-            "counted items. The page's Table 18 adds up to 30.8 % (IG) and 7.8 % (IS), and its Table 19 to 15.2 + 2 x 7.8 "
-            "= 30.8 % and 4.2 + 2 x 1.8 = 7.8 %: it counts 2-2 splits, two disagreements each, which its own threshold of "
-            "3/4 leaves out. Compare it with the column that does the same.",
+            "A 3-1 split is one annotator's disagreement, so disagreements add up to the share of such splits among "
+            "the counted items. The page's Table 18 adds up to 30.8 % (IG) and 7.8 % (IS), and its Table 19 to 15.2 + "
+            "2 x 7.8 = 30.8 % and 4.2 + 2 x 1.8 = 7.8 %: it counts 2-2 splits, two disagreements each, which its own "
+            "threshold of 3/4 leaves out. Compare it with the column that does the same.",
         ),
     )
 

@@ -63,8 +63,8 @@ def calibration(runs: Runs, options: Options) -> Analysis:
         references=(Reference("horizontal", 0.95, "promised"),), y_range=(0.7, 1.0),
     )  # fmt: skip
     policy: dict[str, Any] = {
-        "intervals": f"percentile bootstrap of the median, in {N_SAMPLES} samples of users with replacement of each size; "
-        "exact in the number of resamples",
+        "intervals": f"percentile bootstrap of the median, in {N_SAMPLES} samples of users with replacement of each "
+        "size; exact in the number of resamples",
         "truth": "the median over all users of the run",
         "bounds": "the median if every requested user without a value scored 0, or 1",
     }

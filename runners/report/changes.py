@@ -1,8 +1,8 @@
 """Beyond the paper: what changed between two runs of a candidate, and how much of a score's change each part explains.
 
-Every part that differs (interests, judgements, mapping, retrievals, thresholds, oracle) is swapped from one run's to the
-other's, and the records are scored once more. Parts interact, so each is credited with its mean effect over all orders
-in which parts can be swapped (Shapley values), which add up to the whole change.
+Every part that differs (interests, judgements, mapping, retrievals, thresholds, oracle) is swapped from one run's to
+the other's, and the records are scored once more. Parts interact, so each is credited with its mean effect over all
+orders in which parts can be swapped (Shapley values), which add up to the whole change.
 """
 
 from itertools import combinations, permutations

@@ -22,12 +22,12 @@ _PUBLISHED = {
     "interests_per_user": "# Interests",
 }
 READING = (
-    "The page's Table 14 has recall above precision at every length, against its Table 4 (60.5 against 78.1 for the same "
-    "model and data), and fewer interests with more context. Both fit one reading: the length is that of a prompt "
-    "(--chunk-size), so that longer prompts are fewer and name fewer interests, and each setting is scored against what "
-    "this model alone verifies in it (oracle 'own'). Then recall divides the same sum by the verified categories only, "
-    "and precision by all, so that recall is never the lower one. Under --history-length, or an oracle of several models "
-    "(as in Table 4), neither holds."
+    "The page's Table 14 has recall above precision at every length, against its Table 4 (60.5 against 78.1 for the "
+    "same model and data), and fewer interests with more context. Both fit one reading: the length is that of a prompt "
+    "(--chunk-size), so that longer prompts are fewer and name fewer interests, and each setting is scored against "
+    "what this model alone verifies in it (oracle 'own'). Then recall divides the same sum by the verified categories "
+    "only, and precision by all, so that recall is never the lower one. Under --history-length, or an oracle of "
+    "several models (as in Table 4), neither holds."
 )
 
 
@@ -51,7 +51,7 @@ def table_14(runs: Runs, options: Options) -> Analysis:
             rows.append({**key, "oracle": "per setting", **{metric: run.score[metric] for metric in METRICS}})
             for name, oracle in (("fixed", common), ("own", None)):
                 again = scores_frame(*rescore(run, oracle=oracle))[list(METRICS)].median()
-                rows.append({**key, "oracle": name, **again.to_dict()})
+                rows.append({**key, "oracle": name, **{metric: again[metric] for metric in METRICS}})
     if not rows:
         raise Unavailable(
             "Needs runs on the same data that differ in --history-length or --chunk-size, such as 50, 100, 150 and 200."
@@ -72,9 +72,9 @@ def table_14(runs: Runs, options: Options) -> Analysis:
     columns = ["dataset", "judge", "model", "length_option", "length", "history_length", "chunk_size", "oracle",
                *METRICS, "interests_per_user", *(f"published_{name}" for name in _PUBLISHED)]  # fmt: skip
     figure = FigureSpec(
-        "line", "lengths", "IG F1 by length of what is read", "A rising line: more context helps. Compare the panels: an "
-        "oracle that grows with the setting moves the line too.", x="length", y="ig_f1", group="model", facet="oracle",
-        y_range=(0, 1),
+        "line", "lengths", "IG F1 by length of what is read", "A rising line: more context helps. Compare the panels: "
+        "an oracle that grows with the setting moves the line too.", x="length", y="ig_f1", group="model",
+        facet="oracle", y_range=(0, 1),
     )  # fmt: skip
     return Analysis(
         "table_14",

@@ -71,8 +71,8 @@ def table_25(runs: Runs, options: Options) -> Analysis:
         x="tokens_in", y="stage", group="judge",
     )  # fmt: skip
     note = (
-        "The page's Table 26 attributes about 380, 115, 245 and 20 H100-hours to these passes, 760 in all; its hours are "
-        "of one judge on 64 GPUs, and compare only where hardware and judge are the same."
+        "The page's Table 26 attributes about 380, 115, 245 and 20 H100-hours to these passes, 760 in all; its hours "
+        "are of one judge on 64 GPUs, and compare only where hardware and judge are the same."
     )
     return Analysis(
         "table_25",
@@ -102,8 +102,8 @@ def table_27(runs: Runs, options: Options) -> Analysis:
         published("Table 27", model, "Benchmark computation H100-hr") for model in frame["model"]
     ]
     figure = FigureSpec(
-        "scatter", "candidates", "Judging costs by what is named", "Points on a rising line: cost follows the number of "
-        "interests; a model far above it cites more per interest.", x="n_interests", y="tokens_in", label="model",
+        "scatter", "candidates", "Judging costs by what is named", "Points on a rising line: cost follows the number "
+        "of interests; a model far above it cites more per interest.", x="n_interests", y="tokens_in", label="model",
     )  # fmt: skip
     return Analysis(
         "table_27",

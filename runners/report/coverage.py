@@ -21,9 +21,13 @@ def _mapped(group: Group) -> pd.DataFrame:
 
     One row for each interest of each user, judged or not.
     """
+    return group.once("mapped", lambda: _map(group))
+
+
+def _map(group: Group) -> pd.DataFrame:
     frames = []
     for run in group.runs:
-        named = run.table("extractions").select(["user_id", "interest"]).to_pandas()
+        named: pd.DataFrame = run.table("extractions").select(["user_id", "interest"]).to_pandas()
         mappings = run.table("mappings").select(["interest", "category_id"]).to_pandas()
         merged = named.merge(mappings, on="interest", how="left")
         category = merged["category_id"].fillna(0).astype("int64")
@@ -69,12 +73,13 @@ def table_11(runs: Runs, options: Options) -> Analysis:
         per_model = known.groupby("model", sort=False).agg(
             n_unique_interests=("interest", "nunique"), n_covered=("category", "nunique")
         )
-        for row in per_model.sort_values(["n_covered", "n_unique_interests"], ascending=False).itertuples():
+        for model, row in per_model.sort_values(["n_covered", "n_unique_interests"], ascending=False).iterrows():
             models.append(
-                {**named, "model": row.Index, "n_unique_interests": row.n_unique_interests, "n_covered": row.n_covered,
-                 "covered_share": row.n_covered / size, "n_categories": size,
-                 "published_n_unique_interests": published("Table 11", str(row.Index), "Unique Int."),
-                 "published_n_covered": published("Table 11", str(row.Index), "Covered")}
+                {**named, "model": model, "n_unique_interests": row["n_unique_interests"],
+                 "n_covered": row["n_covered"],
+                 "covered_share": row["n_covered"] / size, "n_categories": size,
+                 "published_n_unique_interests": published("Table 11", str(model), "Unique Int."),
+                 "published_n_covered": published("Table 11", str(model), "Covered")}
             )  # fmt: skip
         counts = known["category"].value_counts().to_numpy()
         sizes = np.concatenate([counts, np.zeros(max(size - len(counts), 0), dtype=counts.dtype)])
@@ -130,12 +135,15 @@ def figure_8(runs: Runs, options: Options) -> Analysis:
             pairs = mapped.loc[mapped["category"] != 0, ["model", "category"]].drop_duplicates()
             held = pd.crosstab(pairs["category"], pairs["model"]).reindex(columns=group.models, fill_value=0)
             covers = held.to_numpy().T.astype(bool)
-            own = [*zip(group.models, covers.sum(axis=1).tolist(), strict=True), ("all models", covers.any(0).sum())]
+            own = [
+                *zip(group.models, covers.sum(axis=1).tolist(), strict=True),
+                ("all models", int(covers.any(0).sum())),
+            ]
             for name, n in own:
                 rows.append({**group.key, "model": name, "n_covered": int(n), "covered_share": n / size})
             for k, best, mean, members in _ensembles(covers, group.models):
-                sizes.append({**group.key, "n_models": k, "covered_share": best / size, "mean_covered_share": mean / size,
-                              "models": members})  # fmt: skip
+                sizes.append({**group.key, "n_models": k, "covered_share": best / size,
+                              "mean_covered_share": mean / size, "models": members})  # fmt: skip
     figures = {
         "figure_8": FigureSpec(
             "bar", "models", "Taxonomy coverage by data set", "Where all models together cover much more than the best "
@@ -143,8 +151,8 @@ def figure_8(runs: Runs, options: Options) -> Analysis:
             x_range=(0, 1),
         ),
         "figure_8_ensembles": FigureSpec(
-            "line", "ensembles", "Coverage of the best ensemble of each size", "Where the line flattens, further models "
-            "add nothing new.", x="n_models", y="covered_share", group="dataset", y_range=(0, 1),
+            "line", "ensembles", "Coverage of the best ensemble of each size", "Where the line flattens, further "
+            "models add nothing new.", x="n_models", y="covered_share", group="dataset", y_range=(0, 1),
         ),
     }  # fmt: skip
     return Analysis(

@@ -119,8 +119,8 @@ def table_12(runs: Runs, options: Options) -> Analysis:
     return Analysis(
         "table_12",
         "The evidence of one user's interests",
-        f"User {user} of {run.dataset}, as {run.model} describes them and {run.judge} judges it. For each interest: the "
-        "cited objects, how the user engaged with them, whether the judge kept them; then the counts and the verdict.",
+        f"User {user} of {run.dataset}, as {run.model} describes them and {run.judge} judges it. For each interest: "
+        "the cited objects, how the user engaged with them, whether the judge kept them; then counts and verdict.",
         tables,
         layouts={
             "evidence": Layout(("interest",), (), ("object_id", "content", "engagement", "relevant")),

@@ -50,8 +50,8 @@ def table_7(runs: Runs, options: Options) -> Analysis:
     long = whole.melt(["judge", "setting", "model"], list(REASONS), var_name="reason", value_name="reason_share")
     long["reason"] = long["reason"].str.replace("_", " ")
     figure = FigureSpec(
-        "bar", "shares", "Why interests are not verified", "Bars are shares of all unverified interests; an interest may "
-        "have several reasons. High bars for positive signals: too little evidence, not contrary evidence.",
+        "bar", "shares", "Why interests are not verified", "Bars are shares of all unverified interests; an interest "
+        "may have several reasons. High bars for positive signals: too little evidence, not contrary evidence.",
         x="reason_share", y="model", group="reason",
     )  # fmt: skip
     lacking = {
@@ -64,10 +64,10 @@ def table_7(runs: Runs, options: Options) -> Analysis:
         if names
     ]
     notes.append(
-        "The clauses are alternatives: where a data set has both positive signals, an interest with enough of either is "
-        "unverified only by negatives, so that 100 % minus either positive share can be no more than the negative share. "
-        "The page's rows of DeepSeek-R1 (13.3 against 1.8), GPT-OSS-120B, Qwen3-32B and Qwen2.5-72B break this; they fit "
-        "if a signal that a data set lacks (implicit positives in MIND) is never flagged, as it is here."
+        "The clauses are alternatives: where a data set has both positive signals, an interest with enough of either "
+        "is unverified only by negatives, so that 100 % minus either positive share can be no more than the negative "
+        "share. The page's rows of DeepSeek-R1 (13.3 against 1.8), GPT-OSS-120B, Qwen3-32B and Qwen2.5-72B break "
+        "this; they fit if a signal that a data set lacks (implicit positives in MIND) is never flagged, as it is here."
     )
     key = ["judge", "setting", "model"]
     order = [*REASONS, *(f"n_{name}" for name in REASONS), "n_unverified", "n_interests", "verified_share"]
@@ -84,6 +84,6 @@ def table_7(runs: Runs, options: Options) -> Analysis:
         {"table_7": figure},
         {"failure_modes": Layout(("model",), (), ("insufficient_implicit_positive", "insufficient_explicit_positive",
                                                   "excessive_negative"))},
-        {"denominator": "all unverified interests", "lacking_signal": "a signal that a data set lacks is never flagged"},
+        {"denominator": "all unverified interests", "lacking_signal": "one that a data set lacks is never flagged"},
         tuple(notes),
     )  # fmt: skip

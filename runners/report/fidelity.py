@@ -74,8 +74,8 @@ def table_10(runs: Runs, options: Options) -> Analysis:
             "engage, not in how.", x="engagements", y="density", group="dataset", facet="interaction_type",
         ),
         "figure_2_b": FigureSpec(
-            "box", "boxes", "Engagements per user by type", "Boxes hold the middle half of the users. Compare the order "
-            "of the types, not the heights.", x="dataset", y="median", facet="interaction_type",
+            "box", "boxes", "Engagements per user by type", "Boxes hold the middle half of the users. Compare the "
+            "order of the types, not the heights.", x="dataset", y="median", facet="interaction_type",
         ),
     }  # fmt: skip
     return Analysis(
@@ -86,7 +86,8 @@ def table_10(runs: Runs, options: Options) -> Analysis:
         figures,
         policy={"test": found.test, "users": found.users, "densities": "Gaussian kernel, up to the 99 % quantile"},
         notes=(
-            "The degrees of freedom that the page's t and p imply are about 1,917, 1,997 and 1,648: with Student's test "
-            "over the same users they would be equal, so the page fits Welch's test, or users without a type left out.",
+            "The degrees of freedom that the page's t and p imply are about 1,917, 1,997 and 1,648: with Student's "
+            "test over the same users they would be equal, so the page fits Welch's test, or users without a type "
+            "left out.",
         ),
     )

@@ -6,7 +6,7 @@ The backends (`figures_plotly`, `figures_static`) only turn marks into their own
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -14,12 +14,30 @@ import pandas as pd
 
 from .analysis import FigureSpec, Reference
 from .columns import Column, describe_column
+from .figures_labels import beside, end_labels, place_labels
+from .figures_marks import (
+    Axis,
+    Bars,
+    Boxes,
+    Cells,
+    Drawing,
+    Floats,
+    Key,
+    Line,
+    Mark,
+    Panel,
+    Points,
+    Scale,
+    Side,
+    Text,
+    Texts,
+)
 from .figures_style import (
     BUBBLE,
     COLOURS,
     DASHES,
     DIVERGING,
-    FONT_SIZE,
+    MARKS,
     SEQUENTIAL,
     SHAPES,
     SMALL,
@@ -29,186 +47,13 @@ from .figures_style import (
     text_width,
 )
 
-__all__ = [
-    "Axis", "Bars", "Boxes", "Cells", "Drawing", "Key", "Line", "Mark", "Panel", "Points", "Scale", "Text", "draw",
-    "show_value",
-]  # fmt: skip
+__all__ = ["draw", "show_value"]
 
 KEY = ("dataset", "judge", "setting")
 MAX_LINE_LABELS = 20
 MAX_CELL_TEXTS = 900
 ROW = 26
 """Height of a category on the y axis."""
-Place = float
-Floats = tuple[float, ...]
-Texts = tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Axis:
-    """One axis of a panel."""
-
-    label: str
-    range: tuple[float, float]
-    """Upside down where the first is the greater; of the values, also where ``log``."""
-    percent: bool = False
-    log: bool = False
-    whole: bool = False
-    """Only whole numbers have ticks."""
-    categories: Texts = ()
-    """Labels at 0, 1, 2, ..."""
-    full: Texts = ()
-    """The same, uncut."""
-    rotated: bool = False
-    ticks: tuple[tuple[float, str], ...] = ()
-    """Where the ticks stand, where that cannot be left to the backend."""
-
-
-@dataclass(frozen=True)
-class Points:
-    """Marks at places."""
-
-    x: Floats
-    y: Floats
-    colours: Texts
-    sizes: Floats
-    shape: str = "circle"
-    opacity: float = 1.0
-    hover: Texts = ()
-    low: Floats = ()
-    """Where intervals begin and end, along ``along``; empty for none."""
-    high: Floats = ()
-    along: Literal["x", "y"] = "x"
-
-
-@dataclass(frozen=True)
-class Line:
-    """A line through places, with a band where ``low`` and ``high`` are given."""
-
-    x: Floats
-    y: Floats
-    colour: str
-    dash: str = "solid"
-    width: float = 2.0
-    hover: Texts = ()
-    low: Floats = ()
-    high: Floats = ()
-    dots: bool = False
-
-
-@dataclass(frozen=True)
-class Bars:
-    """Bars from 0."""
-
-    at: Floats
-    values: Floats
-    thickness: float
-    colour: str
-    horizontal: bool
-    texts: Texts
-    """Beyond their ends; may be empty texts."""
-    hover: Texts = ()
-
-
-@dataclass(frozen=True)
-class Boxes:
-    """Boxes of quantiles."""
-
-    at: Floats
-    quantiles: tuple[Floats, ...]
-    """Five for each: least, lower quartile, median, upper quartile, greatest."""
-    colour: str
-    hover: Texts = ()
-
-
-@dataclass(frozen=True)
-class Scale:
-    """What colours of a scale mean."""
-
-    label: str
-    low: str
-    high: str
-    stops: tuple[tuple[float, str], ...]
-
-
-@dataclass(frozen=True)
-class Cells:
-    """A matrix of coloured cells; NaN is left empty."""
-
-    values: tuple[Floats, ...]
-    """Rows from y = 0 upwards in index."""
-    range: tuple[float, float]
-    stops: tuple[tuple[float, str], ...]
-    texts: tuple[Texts, ...]
-    hover: tuple[Texts, ...]
-
-    def ink(self, row: int, column: int) -> str:
-        """Return black or white, whichever can be read on a cell."""
-        low, high = self.range
-        colour = blend(self.stops, (self.values[row][column] - low) / ((high - low) or 1.0))
-        red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
-        return "#1F2328" if 0.299 * red + 0.587 * green + 0.114 * blue > 140 else "#FFFFFF"
-
-
-@dataclass(frozen=True)
-class Text:
-    """A short text beside a place."""
-
-    x: float
-    y: float
-    text: str
-    right: float = 0.0
-    """Pixels from the place to the text's anchor."""
-    up: float = 0.0
-    anchor: Literal["left", "center", "right"] = "left"
-    colour: str = "@@ink"
-    small: bool = False
-    haloed: bool = True
-
-
-Mark = Points | Line | Bars | Boxes | Cells | Text
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One pair of axes."""
-
-    title: str
-    x: Axis
-    y: Axis
-    marks: tuple[Mark, ...]
-    width: float
-    """Of the plotted area, where nothing else says."""
-    height: float
-    left: float
-    """Room for what stands outside of the area."""
-    right: float
-    bottom: float
-    top: float
-
-
-@dataclass(frozen=True)
-class Key:
-    """What a colour and shape stand for."""
-
-    text: str
-    colour: str
-    shape: str = "square"
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """A figure, ready to be drawn."""
-
-    title: str
-    caption: str
-    panels: tuple[Panel, ...]
-    keys: tuple[Key, ...] = ()
-    """Only where labels at the marks would not do."""
-    scale: Scale | None = None
-    notes: Texts = ()
-    meta: Mapping[str, Any] = field(default_factory=dict)
-    """Policy and versions."""
 
 
 def show_value(value: Any, column: Column) -> str:
@@ -232,7 +77,7 @@ def show_value(value: Any, column: Column) -> str:
     if column.unit == "number" and number and abs(number) < 10**-digits:
         return f"{number:.2g}".replace("-", "−")
     shown = f"{number:,.{digits}f}"
-    return shown.replace("-", "−") if number else shown
+    return shown.replace("-", "−" if shown.strip("-0.,") else "")
 
 
 def draw(spec: FigureSpec, tables: Mapping[str, pd.DataFrame], meta: Mapping[str, Any] | None = None) -> Drawing | None:
@@ -280,7 +125,10 @@ class _Work:
         self.facets = ([spec.facet] if spec.facet and spec.facet in frame else []) + varying
         groups = frame[spec.group].astype(str).unique().tolist() if spec.group else [""]
         self.groups: list[str] = groups
-        self.names = short_names(groups)
+        plain = {group: _plain(spec.group or "", group) for group in groups}
+        shown = short_names(plain.values())
+        self.names = {group: shown[plain[group]] for group in groups}
+        self.n_unlabelled = 0
         self.x_column, self.y_column = describe_column(spec.x), describe_column(spec.y)
 
     def style(self, group: str) -> tuple[str, str, str]:
@@ -314,15 +162,15 @@ class _Work:
         return Scale(column.label, show_value(low, column) + unit, show_value(high, column) + unit, stops)
 
     def notes(self) -> Texts:
-        spec = self.spec
-        if spec.size is None:
-            return ()
-        column = describe_column(spec.size)
-        values = self.frame[spec.size].dropna().astype(float)
-        if not len(values) or values.min() == values.max():
-            return ()
-        least, most = show_value(values.min(), column), show_value(values.max(), column)
-        return (f"Size of bubbles: {column.heading[:1].lower()}{column.heading[1:]}, {least} to {most}",)
+        spec, notes = self.spec, []
+        values = self.frame[spec.size].dropna().astype(float) if spec.size else pd.Series(dtype=float)
+        if spec.size and len(values) and values.min() < values.max():
+            column = describe_column(spec.size)
+            least, most = show_value(values.min(), column), show_value(values.max(), column)
+            notes.append(f"Size of bubbles: {column.heading[:1].lower()}{column.heading[1:]}, {least} to {most}")
+        if self.n_unlabelled:
+            notes.append(f"{self.n_unlabelled} marks have no room for a label; the table names all")
+        return tuple(notes)
 
     def _colour_range(self) -> tuple[float, float, tuple[tuple[float, str], ...]]:
         values = self.frame[str(self.spec.colour)].astype(float).dropna()
@@ -335,7 +183,7 @@ class _Work:
             return -most, most, DIVERGING
         if self.spec.kind == "heatmap" and describe_column(str(self.spec.colour)).percent and low >= 0:
             low = 0.0
-        return low, high if high > low else low + 1.0, SEQUENTIAL
+        return low, high if high > low else low + 1.0, SEQUENTIAL if self.spec.kind == "heatmap" else MARKS
 
     def _cell_texts(self) -> bool:
         return len(self.frame) <= MAX_CELL_TEXTS
@@ -382,16 +230,18 @@ class _Work:
             if spec.label:
                 names = short_names(frame[spec.label].astype(str))
                 labels += [
-                    (float(row[spec.x]), float(row[spec.y]), float(sizes[i]), names[str(row[spec.label])])
-                    for i, row in own.iterrows()
+                    (float(row[spec.x]), float(row[spec.y]), float(size), names[str(row[spec.label])])
+                    for (_, row), size in zip(own.iterrows(), sizes.loc[own.index], strict=True)
                 ]
         if overlay is not None:
             marks += self._diamonds(overlay, labels)
         if self.groups != [""] and not spec.label and overlay is None and len(self.groups) == 1:
             title = title or self.names[self.groups[0]]
         marks += over
-        marks += _place_labels(labels, x, y, width, height)
-        return _panel(title, x, y, marks, width, height)
+        placed = place_labels(labels, x, y, width, height, bool(spec.faint))
+        self.n_unlabelled += len(labels) - len(placed)
+        marks += placed
+        return _panel(title, x, y, marks, width, height, right=20.0)
 
     def _diamonds(self, overlay: pd.DataFrame, labels: list[tuple[float, float, float, str]]) -> list[Mark]:
         spec, marks = self.spec, []
@@ -408,7 +258,7 @@ class _Work:
                 )  # fmt: skip
                 if group and direct:
                     places = zip(_floats(own[spec.x]), _floats(own[spec.y]), strict=True)
-                    labels += [(x, y, 15.0, self.names[group]) for x, y in places]
+                    labels += [(x, y, 20.0, self.names[group]) for x, y in places]
         return list(marks)
 
     def _forest(self, frame: pd.DataFrame, overlay: pd.DataFrame | None, title: str, width: float) -> Panel:
@@ -426,7 +276,7 @@ class _Work:
             colour, shape, _ = self.style(group)
             low = _floats(own[spec.low]) if spec.low else ()
             high = _floats(own[spec.high]) if spec.high else ()
-            at = tuple(places[str(v)] + shift[n] for v in own[spec.y])
+            at = tuple(places[_category(v)] + shift[n] for v in own[spec.y])
             marks.append(
                 Points(_floats(own[spec.x]), at, (colour,) * len(own), (9.0,) * len(own), shape, hover=self._hover(own),
                        low=low, high=high)
@@ -447,7 +297,7 @@ class _Work:
         x, places = self._category_axis("x", frame, width)
         y = self._number_axis("y", frame, None, names)
         if y.percent and y.range[1] > 1.5:  # counts, not shares: the columns' unit is that of scores
-            y = _replace(y, percent=False)
+            y = replace(y, percent=False)
         column = describe_column("n_users") if not y.percent else self.y_column
         under, over = self._references(x, y)
         quantiles = tuple(_floats(row) for row in frame[names].to_numpy(dtype=float))
@@ -459,13 +309,13 @@ class _Work:
             )
             for _, row in frame.iterrows()
         )  # fmt: skip
-        at = tuple(places[str(v)] for v in frame[spec.x])
+        at = tuple(places[_category(v)] for v in frame[spec.x])
         texts: list[Mark] = [
-            Text(place, values[2], show_value(values[2], column), right=0, up=8, anchor="center", small=True)
+            Text(place + 0.2, values[2], show_value(values[2], column), right=5, small=True)
             for place, values in zip(at, quantiles, strict=True)
         ]
         marks: list[Mark] = [*under, Boxes(at, quantiles, COLOURS[0], hover), *over, *texts]
-        return _panel(title, x, y, marks, width, 320.0)
+        return _panel(title, x, y, marks, width, 320.0, right=34.0)
 
     def _heatmap(self, frame: pd.DataFrame, overlay: pd.DataFrame | None, title: str, width: float) -> Panel:
         spec, name = self.spec, str(self.spec.colour)
@@ -477,7 +327,7 @@ class _Work:
         hover = [[""] * len(columns) for _ in rows]
         sentences = self._hover(frame)
         for sentence, (_, row) in zip(sentences, frame.iterrows(), strict=True):
-            place = int(rows[str(row[spec.y])]), int(columns[str(row[spec.x])])
+            place = int(rows[_category(row[spec.y])]), int(columns[_category(row[spec.x])])
             values[place] = float(row[name])
             hover[place[0]][place[1]] = sentence
             if self._cell_texts():
@@ -495,7 +345,7 @@ class _Work:
         spec, height = self.spec, 300.0
         if self.x_column.unit in ("text", "flag"):
             x, places = self._category_axis("x", frame, width, ends=0.25)
-            frame = frame.assign(**{spec.x: [places[str(v)] for v in frame[spec.x]]})
+            frame = frame.assign(**{spec.x: [places[_category(v)] for v in frame[spec.x]]})
         else:
             x = self._number_axis("x", frame, None)
         y = self._number_axis("y", frame, None, [spec.low, spec.high])
@@ -519,7 +369,7 @@ class _Work:
                 last = own.iloc[-1]
                 ends.append((float(last[spec.x]), float(last[spec.y]), self.names[group]))
         marks += over
-        labels = _end_labels(ends, y, height)
+        labels = end_labels(ends, y, height)
         marks += labels
         right = 14 + max((text_width(label.text) for label in labels), default=0)
         return _panel(title, x, y, marks, width, height, right=right)
@@ -536,7 +386,8 @@ class _Work:
         x, y = (value_axis, category_axis) if horizontal else (category_axis, value_axis)
         under, over = self._references(x, y)
         marks: list[Mark] = list(under)
-        shift = _spread(len(self.groups))
+        # The first group is on top, or at the left.
+        shift = [place if horizontal else -place for place in _spread(len(self.groups))]
         thickness = 0.72 / len(self.groups)
         column = self.x_column if horizontal else self.y_column
         for n, group in enumerate(self.groups):
@@ -546,7 +397,7 @@ class _Work:
             at = tuple(places[_category(v)] + shift[n] for v in own[across])
             room = thickness * (ROW if horizontal else width / max(len(places), 1))
             texts = tuple(show_value(v, column) for v in own[along])
-            if horizontal and room * max(1, len(self.groups)) < 9 or not horizontal and room < 18:
+            if room < (8 if horizontal else 18):
                 texts = ("",) * len(texts)
             marks.append(
                 Bars(at, _floats(own[along]), thickness * 0.94, self.style(group)[0], horizontal, texts,
@@ -592,16 +443,20 @@ class _Work:
                 low, high = max(low, 1e-9) / 1.15, max(high, 1e-9) * 1.15
             else:
                 pad = 0.07 * (high - low) or 0.1 * abs(high) or 1.0
+                pad = 2.2 * pad if zero and low < 0 else pad  # what bars below 0 are labelled with
                 start = 0.0 if (zero or spec.kind == "box") and low >= 0 else low - pad
                 # A count or share is never below 0, so neither is its axis.
                 start = max(start, 0.0 if zero else -0.02 * high) if low >= 0 else start
-                end = 0.0 if zero and high <= 0 else high + pad
+                end = 0.0 if zero and low < 0 and high <= 0 else high + pad
                 low, high = start, end
             if column.percent and high <= 1.3 and numbers.size and numbers.max() <= 1.0 and not log:
                 high = min(high, 1.04)
         if name == "rank" or name.startswith("rank_"):
             low, high = high, low
         ticks: tuple[tuple[float, str], ...] = ()
+        if whole and not log and abs(high - low) <= 13:
+            whole_numbers = range(math.ceil(min(low, high)), math.floor(max(low, high)) + 1)
+            ticks = tuple((float(n), str(n)) for n in whole_numbers if n >= 0)
         if log:
             ticks = _log_ticks(sorted(set(numbers.tolist())), low, high)
         return Axis(label, (float(low), float(high)), column.percent, log, whole, ticks=ticks)
@@ -616,7 +471,11 @@ class _Work:
         name = self.spec.x if side == "x" else self.spec.y
         column = describe_column(name)
         values = frame[name]
-        if column.unit not in ("text", "flag"):
+        other = self.spec.x if side == "y" else self.spec.y
+        if self.spec.kind == "heatmap" and set(values) & set(frame[other]):
+            # The same things on both axes stand in the same order.
+            values = pd.concat([frame[self.spec.y], frame[self.spec.x]])
+        elif column.unit not in ("text", "flag"):
             values = values.sort_values()
         found = list(dict.fromkeys(_category(value) for value in values))
         names = short_names(_plain(name, value) for value in found)
@@ -640,7 +499,7 @@ class _Work:
         if not most > 0:
             return pd.Series(11.0, index=frame.index)
         # Areas are in proportion; what would be too small to see is not.
-        return (BUBBLE[1] * np.sqrt(values.clip(lower=0) / most)).clip(lower=BUBBLE[0]).fillna(BUBBLE[0])
+        return (values.clip(lower=0) / most).pow(0.5).mul(BUBBLE[1]).clip(lower=BUBBLE[0]).fillna(BUBBLE[0])
 
     def _hover(self, frame: pd.DataFrame) -> Texts:
         spec = self.spec
@@ -684,13 +543,14 @@ def _reference(reference: Reference, x: Axis, y: Axis) -> tuple[Line, Text] | No
         if not y0 <= value <= y1:
             return None
         return Line((x0, x1), (value, value), dash="dash", **style), Text(
-            x0, value, label, right=6, up=8, **note
+            x0, value, label, right=6, up=8, haloed=True, beside_line=True, **note
         )
     if reference.kind == "vertical" and value is not None and not x.categories:
         if not x0 <= value <= x1:
             return None
         share = (math.log(value / x0) / math.log(x1 / x0)) if x.log else (value - x0) / ((x1 - x0) or 1)
-        anchor, right = ("left", 5) if share < 0.6 else ("right", -5)
+        anchor: Side = "left" if share < 0.6 else "right"
+        right = 5 if anchor == "left" else -5
         return Line((value, value), (y0, y1), dash="dash", **style), Text(
             value, y1, label, right=right, up=-9, anchor=anchor, **note
         )
@@ -699,7 +559,7 @@ def _reference(reference: Reference, x: Axis, y: Axis) -> tuple[Line, Text] | No
         if low >= high:
             return None
         return Line((low, high), (low, high), dash="dash", **style), Text(
-            high, high, label, right=-26, up=-6, anchor="right", **note
+            low + 0.12 * (high - low), low + 0.12 * (high - low), label, right=10, up=-8, haloed=True, **note
         )
     if reference.kind == "iso_f1" and value is not None and 0 < value < 1:
         # From the top of the panel to its right edge.
@@ -734,65 +594,9 @@ def _panel(
     if x.rotated:  # the first label leans out to the left
         left = max(left, text_width(x.categories[0]) * 0.75 - width / (2 * len(x.categories)) + 10)
     bottom = ticks + (26 if x.label else 6)
-    return Panel(title, x, y, tuple(marks), width, height, left, right, bottom, 30.0 if title else 10.0)
-
-
-def _place_labels(
-    points: list[tuple[float, float, float, str]], x: Axis, y: Axis, width: float, height: float
-) -> list[Text]:
-    """Return a label beside each point, where it covers neither a point nor another label; none where all places do."""
-    placed: list[Text] = []
-    at = [(_share(px, x) * width, _share(py, y) * height, size) for px, py, size, _ in points]
-    taken = [(cx - s / 2, cy - s / 2, cx + s / 2, cy + s / 2) for cx, cy, s in at]
-    for (px, py, size, text), (cx, cy, _) in zip(points, at, strict=True):
-        long, tall, gap = text_width(text), FONT_SIZE * 1.25, size / 2 + 4
-        sides: list[tuple[float, float, Literal["left", "center", "right"]]] = [
-            (gap, 0, "left"), (-gap, 0, "right"), (0, gap + tall / 2 - 2, "center"), (0, -gap - tall / 2 + 2, "center"),
-            (gap * 0.8, gap * 0.8 + 3, "left"), (gap * 0.8, -gap * 0.8 - 3, "left"),
-            (-gap * 0.8, gap * 0.8 + 3, "right"), (-gap * 0.8, -gap * 0.8 - 3, "right"),
-            (gap + 2, gap + 16, "left"), (gap + 2, -gap - 16, "left"), (-gap - 2, gap + 16, "right"),
-            (-gap - 2, -gap - 16, "right"),
-        ]  # fmt: skip
-        for right, up, anchor in sides:
-            start = cx + right - {"left": 0.0, "center": long / 2, "right": long}[anchor]
-            box = (start, cy + up - tall / 2, start + long, cy + up + tall / 2)
-            if box[0] < 0 or box[2] > width + 8 or box[1] < 0 or box[3] > height:
-                continue
-            if any(box[0] < t[2] and t[0] < box[2] and box[1] < t[3] and t[1] < box[3] for t in taken):
-                continue
-            taken.append(box)
-            placed.append(Text(px, py, text, right, up, anchor))
-            break
-    return placed
-
-
-def _end_labels(ends: list[tuple[float, float, str]], y: Axis, height: float) -> list[Text]:
-    """Return labels at the ends of lines, moved apart where they would overlap."""
-    gap = FONT_SIZE * 1.2
-    order = sorted(ends, key=lambda end: _share(end[1], y))
-    wanted = [_share(end[1], y) * height for end in order]
-    places = list(wanted)
-    for _ in range(200):
-        moved = False
-        for i in range(len(places) - 1):
-            lack = gap - (places[i + 1] - places[i])
-            if lack > 0.01:
-                places[i] -= lack / 2
-                places[i + 1] += lack / 2
-                moved = True
-        if not moved:
-            break
-    return [
-        Text(px, py, text, right=8, up=place - want)
-        for (px, py, text), place, want in zip(order, places, wanted, strict=True)
-    ]
-
-
-def _share(value: float, axis: Axis) -> float:
-    low, high = axis.range
-    if axis.log:
-        return math.log(max(value, 1e-9) / low) / math.log(high / low)
-    return (value - low) / ((high - low) or 1.0)
+    panel = Panel(title, x, y, tuple(marks), width, height, left, right, bottom, 30.0 if title else 10.0)
+    moved = (beside(m, marks, panel) if isinstance(m, Text) and m.beside_line else m for m in marks)
+    return replace(panel, marks=tuple(moved))
 
 
 def _log_ticks(values: list[float], low: float, high: float) -> tuple[tuple[float, str], ...]:
@@ -810,7 +614,7 @@ def _log_ticks(values: list[float], low: float, high: float) -> tuple[tuple[floa
 
 
 def _spread(n: int) -> list[float]:
-    """Return where n groups stand around a category's place: the first on top, or at the left."""
+    """Return where n groups stand around a category's place: the first on top."""
     return [0.0] if n == 1 else [-(0.72 * ((i + 0.5) / n - 0.5)) for i in range(n)]
 
 
@@ -839,9 +643,3 @@ def _plain(name: str, value: Any) -> str:
 
 def _axis_label(column: Column) -> str:
     return column.label[:1].upper() + column.label[1:] if column.percent else column.heading
-
-
-def _replace(axis: Axis, **changes: Any) -> Axis:
-    from dataclasses import replace
-
-    return replace(axis, **changes)

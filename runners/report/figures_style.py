@@ -5,12 +5,15 @@ change with them, so that colour is never all that tells groups apart. Those of 
 (``@@ink``) until it is known whether the page is light or dark. Knows nothing about what is drawn.
 """
 
+import re
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any
 
 __all__ = [
-    "BUBBLE", "COLOURS", "DASHES", "DIVERGING", "FONT", "FONT_SIZE", "SEQUENTIAL", "SHAPES", "SMALL", "THEMES", "blend",
-    "in_theme", "short", "short_names", "text_width",
+    "BUBBLE", "COLOURS", "DASHES", "DIVERGING", "FONT", "FONT_SIZE", "MARKS",
+    "MAX_LABEL", "SEQUENTIAL", "SHAPES", "SMALL", "THEMES",
+    "blend", "in_theme", "short", "short_names", "text_width",
 ]  # fmt: skip
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#808080")
@@ -18,6 +21,8 @@ SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross"
 DASHES = ("solid", "dash", "dot", "dashdot")
 SEQUENTIAL = ((0.0, "#EAF1F8"), (0.35, "#9FC5E0"), (0.7, "#3A86BC"), (1.0, "#08457A"))
 """Pale is little."""
+MARKS = ((0.0, "#A9CFEA"), (0.5, "#3A86BC"), (1.0, "#0B3C66"))
+"""The same for marks, which must show on paper."""
 DIVERGING = ((0.0, "#A8480A"), (0.25, "#EBA36B"), (0.5, "#F4F4F2"), (0.75, "#7DB3DA"), (1.0, "#08457A"))
 """Pale is nothing, orange below, blue above."""
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', 'DejaVu Sans', Arial, sans-serif"
@@ -26,6 +31,7 @@ SMALL = 11
 BUBBLE = (8.0, 34.0)
 """Diameters of the least and the greatest bubble."""
 MAX_LABEL = 26
+_MODEL = re.compile(r"[\w.-]+/[\w.@:+-]+")
 THEMES: dict[str, dict[str, str]] = {
     "light": {"@@ink": "#1F2328", "@@muted": "#5F6B76", "@@line": "#AEB6BF", "@@grid": "#E7EAED", "@@paper": "#FFFFFF"},
     "dark": {"@@ink": "#E8EAED", "@@muted": "#A5AEB8", "@@line": "#68727D", "@@grid": "#2E353D", "@@paper": "#15191E"},
@@ -71,7 +77,7 @@ def short_names(names: Iterable[str], length: int = MAX_LABEL) -> dict[str, str]
     """
     names = list(dict.fromkeys(names))
     for shortened in (
-        {name: short(name.rpartition("/")[2] or name, length) for name in names},
+        {name: short(name.rpartition("/")[2] if _MODEL.fullmatch(name) else name, length) for name in names},
         {name: short(name, length) for name in names},
     ):
         if len(set(shortened.values())) == len(names):
@@ -86,7 +92,7 @@ def blend(scale: tuple[tuple[float, str], ...], place: float) -> str:
     '#808080'
     """
     place = min(max(place, 0.0), 1.0)
-    for (left, one), (right, other) in zip(scale, scale[1:], strict=False):
+    for (left, one), (right, other) in pairwise(scale):
         if place <= right:
             share = (place - left) / (right - left)
             pairs = ((int(one[i : i + 2], 16), int(other[i : i + 2], 16)) for i in (1, 3, 5))

@@ -104,7 +104,7 @@ def _ranks(group: Group, metric: str, models: Sequence[str], significance_level:
 def quantiles(frame: pd.DataFrame, by: Sequence[str], metric: str) -> pd.DataFrame:
     """Return the five-number summary of a metric by group, and how many users it is of: what a box plot draws."""
     known = frame.dropna(subset=metric)
-    found = known.groupby(list(by), sort=False)[metric].quantile([0.0, 0.25, 0.5, 0.75, 1.0]).unstack()
+    found = known.groupby(list(by), sort=False)[metric].quantile(np.array([0.0, 0.25, 0.5, 0.75, 1.0])).unstack()
     found.columns = pd.Index(["minimum", "lower_quartile", "median", "upper_quartile", "maximum"])
     found["n_users"] = known.groupby(list(by), sort=False)[metric].size()
     return found.reset_index()
@@ -121,7 +121,7 @@ def spearman(a: Any, b: Any) -> float:
     x, y = rankdata(x[both]), rankdata(y[both])
     if x.std() == 0 or y.std() == 0:
         return float("nan")
-    return float(np.clip(np.corrcoef(x, y)[0, 1], -1, 1))
+    return round(float(np.clip(np.corrcoef(x, y)[0, 1], -1, 1)), 12)
 
 
 def wilson(n_hits: Any, n: Any, confidence_level: float = 0.95) -> tuple[FloatArray, FloatArray]:

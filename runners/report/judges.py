@@ -4,12 +4,15 @@ Two or more judges of the same records: where they agree, and whether candidates
 records: the judge's confusion, and the scores that its errors leave when they are taken out, with intervals.
 """
 
+from collections.abc import Iterable
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from ..score import METRICS, load_metric
 from .analysis import Analysis, FigureSpec, Options, Unavailable, analysis
@@ -17,27 +20,39 @@ from .annotators import RECORD, cohen_kappa, read_annotations
 from .frames import spearman, typed, wilson
 from .load import COUNTS, Group, Run, Runs
 
-N_DRAWS = 30
+N_DRAWS = 20
 """Imputations of what the judge should have said; each scores all records once more."""
 _TYPES = [name.removeprefix("n_") for name in COUNTS]
 FloatArray = npt.NDArray[np.float64]
 
 
-def _judged_items(run: Run, task: str) -> pd.DataFrame:
-    """Return one row for each item that the judge saw: ``user_id``, ``interest``, ``object_id``, ``said`` (0 or 1)."""
-    table, shown, kept = {
+def _judged_items(run: Run, task: str, users: Iterable[str] | None = None) -> pd.DataFrame:
+    """Return one row for each item that the judge saw: ``user_id``, ``interest``, ``object_id``, ``said`` (0 or 1).
+
+    Args:
+        run: judged.
+        task: ``relevance`` or ``association``.
+        users: these only.
+    """
+    name, shown, kept = {
         "relevance": ("groundings", "shown_item_ids", "relevant_item_ids"),
         "association": ("retrievals", "shown_item_ids", "selected_item_ids"),
     }[task]
-    frame = run.table(table).select(["user_id", "interest", shown, kept]).to_pandas()
-    frame = frame.loc[frame[kept].notna() & frame[shown].notna()]
-
-    def exploded(column: str) -> pd.DataFrame:
-        own = frame[["user_id", "interest", column]].explode(column).dropna()
-        return own.rename(columns={column: "object_id"}).drop_duplicates()
-
-    items = exploded(shown).merge(exploded(kept).assign(said=1.0), on=RECORD, how="left")
-    return items.assign(said=items["said"].fillna(0.0))
+    table = run.table(name).select(["user_id", "interest", shown, kept])
+    table = table.filter(pc.and_(pc.is_valid(table[shown]), pc.is_valid(table[kept])))
+    if users is not None:
+        table = table.filter(pc.is_in(table["user_id"], pa.array(sorted(users), pa.string())))
+    lists = [table[column].combine_chunks() for column in (shown, kept)]
+    objects = pa.concat_arrays([pc.list_flatten(one) for one in lists]).dictionary_encode()
+    rows = [pc.list_parent_indices(one).to_numpy(zero_copy_only=False).astype(np.int64) for one in lists]
+    # An item of an interest is one number, so that no text is compared twice.
+    keys = np.concatenate(rows) * max(len(objects.dictionary), 1) + objects.indices.to_numpy(zero_copy_only=False)
+    seen = np.unique(keys[: len(rows[0])])
+    row, code = np.divmod(seen, max(len(objects.dictionary), 1))
+    columns = {column: table[column].take(pa.array(row)) for column in ("user_id", "interest")}
+    columns["object_id"] = objects.dictionary.take(pa.array(code))
+    frame: pd.DataFrame = pa.table(columns).to_pandas()
+    return frame.assign(said=np.isin(seen, keys[len(rows[0]) :]).astype(float))
 
 
 @analysis("judges", "Do judges agree?")
@@ -69,8 +84,8 @@ def judges(runs: Runs, options: Options) -> Analysis:
     frame = typed(agreement)
     columns = ["dataset", "setting", "judge_a", "judge_b", "metric", "n_models", "rho", "largest_rank_change"]
     figure = FigureSpec(
-        "bar", "agreement", "Agreement of two judges", "Short bars: what one judge takes for evidence the other does not.",
-        x="kappa", y="what", group="model", facet="judge_b",
+        "bar", "agreement", "Agreement of two judges", "Short bars: what one judge takes for "
+        "evidence the other does not.", x="kappa", y="what", group="model", facet="judge_b",
     )  # fmt: skip
     return Analysis(
         "judges",
@@ -140,7 +155,11 @@ def judge_errors(runs: Runs, options: Options) -> Analysis:
         labelled = {}
         for task in ("relevance", "association"):
             own = human.loc[human["task"] == task]
-            joined = [_judged_items(run, task).merge(own, on=RECORD) for run in group.runs] if len(own) else []
+            joined = (
+                [_judged_items(run, task, set(own["user_id"])).merge(own, on=RECORD) for run in group.runs]
+                if len(own)
+                else []
+            )
             found = pd.concat(joined).drop_duplicates([*RECORD, "said"]) if joined else pd.DataFrame()
             if len(found):
                 labelled[task] = found
@@ -166,9 +185,10 @@ def judge_errors(runs: Runs, options: Options) -> Analysis:
         {"judge_errors": figure},
         policy={
             "human": "the majority of a record's labels; ties are left out",
-            "ig": f"{N_DRAWS} imputations: each cited item is kept with the probability that people keep it given what the "
-            "judge said (Beta posterior, uniform prior); counts, verdicts, the models' common oracle and medians follow. "
-            "Errors count as independent of item, user and model; the interval is over imputations and posterior",
+            "ig": f"{N_DRAWS} imputations: each cited item is kept with the probability that people keep it given "
+            "what the judge said (Beta posterior, uniform prior); counts, verdicts, the models' common oracle and "
+            "medians follow. Errors count as independent of item, user and model; the interval is over imputations "
+            "and posterior",
             "is": "share of backing items that belong: (share picked - false positive rate) / (sensitivity - false "
             "positive rate), within 0 and 1, with a parametric bootstrap of both rates; not a median over users",
         },
@@ -206,7 +226,7 @@ def _corrected_ig(group: Group, labelled: pd.DataFrame, options: Options) -> lis
             kept = rng.random(len(place)) < np.where(judged == 1, rates[1], rates[0])
             n = len(run.interests)
             counts = {
-                name: np.bincount(place[kept], weights=types[kept, t], minlength=n).astype(int).tolist()
+                name: np.bincount(place[kept], weights=types[kept, t], minlength=n).astype(np.int64)
                 for t, name in enumerate(COUNTS)
             }
             results[run.model] = {**run.ig, "per_interest": {**run.ig["per_interest"], **counts}}
@@ -216,11 +236,11 @@ def _corrected_ig(group: Group, labelled: pd.DataFrame, options: Options) -> lis
     rows = []
     for run in group.runs:
         table = np.array(draws[run.model], dtype=float)
-        for place, metric in enumerate(metrics):
-            low, high = np.percentile(table[:, place], [2.5, 97.5])
+        for column, metric in enumerate(metrics):
+            low, high = np.percentile(table[:, column], [2.5, 97.5])
             rows.append(
                 {**group.key, "model": run.model, "metric": metric, "score": run.score[metric],
-                 "corrected": float(np.median(table[:, place])), "ci_corrected_low": low, "ci_corrected_high": high}
+                 "corrected": float(np.median(table[:, column])), "ci_corrected_low": low, "ci_corrected_high": high}
             )  # fmt: skip
     return rows
 
@@ -230,10 +250,16 @@ def _cited_types(run: Run) -> tuple[npt.NDArray[np.int64], FloatArray, FloatArra
     items = _judged_items(run, "relevance")
     keys = run.interests[["user_id", "interest"]].assign(place=np.arange(len(run.interests)))
     items = items.merge(keys, on=["user_id", "interest"])
-    seen = run.table("evidence").select(["user_id", "object_id", "interaction_type"]).to_pandas().drop_duplicates()
-    pairs = items[["user_id", "object_id"]].reset_index(names="item").merge(seen, on=["user_id", "object_id"])
-    types = np.zeros((len(items), len(_TYPES)))
-    types[pairs["item"].to_numpy(), pairs["interaction_type"].map(_TYPES.index).to_numpy()] = 1
+    seen = run.table("evidence").select(["user_id", "object_id", "interaction_type"]).to_pandas()
+    pairs = []
+    for column in ("user_id", "object_id"):
+        codes, texts = pd.factorize(pd.concat([items[column], seen[column]], ignore_index=True))
+        pairs.append((codes.astype(np.int64), len(texts)))
+    keys = pairs[0][0] * max(pairs[1][1], 1) + pairs[1][0]
+    kind = seen["interaction_type"].map(_TYPES.index).to_numpy(dtype=np.int64)
+    own, cited, types = keys[: len(items)], keys[len(items) :], np.zeros((len(items), len(_TYPES)))
+    for t in range(len(_TYPES)):
+        types[:, t] = np.isin(own, cited[kind == t])
     return items["place"].to_numpy(), types, items["said"].to_numpy()
 
 

@@ -125,17 +125,19 @@ class Run:
     @cached_property
     def scores(self) -> pd.DataFrame:
         """One row per scored user: `ig_precision` ... `hm` and counts, sorted by user."""
-        return self.folder.read("scores").to_pandas().sort_values("user_id", ignore_index=True)
+        frame: pd.DataFrame = self.folder.read("scores").to_pandas()
+        return frame.sort_values("user_id", ignore_index=True)
 
     @cached_property
     def users(self) -> pd.DataFrame:
         """One row per requested user: engagements, prompts, whether scored."""
-        return self.folder.read("users").to_pandas()
+        frame: pd.DataFrame = self.folder.read("users").to_pandas()
+        return frame
 
     @cached_property
     def interests(self) -> pd.DataFrame:
         """One row per scored interest: verdict, counts by signal, category, specificity; no lists."""
-        frame = self.folder.read("interests").select(list(_INTERESTS)).to_pandas()
+        frame: pd.DataFrame = self.folder.read("interests").select(list(_INTERESTS)).to_pandas()
         n_correct = frame["n_correct"]
         return frame.assign(n_correct=n_correct.astype("Int64"), category_id=frame["category_id"].astype("Int64"))
 
@@ -273,9 +275,13 @@ class Group:
 
     def by_user(self, metric: str) -> pd.DataFrame:
         """Return a metric, (users, models): all users that any candidate was asked about; NaN without a value."""
-        wide = self.scores.pivot(index="user_id", columns="model", values=metric).reindex(columns=self.models)
-        asked = sorted(set().union(*(run.users["user_id"] for run in self.runs)))
-        return wide.reindex(asked).astype(float)
+
+        def pivot() -> pd.DataFrame:
+            columns = {run.model: run.scores.set_index("user_id")[metric].astype(float) for run in self.runs}
+            asked = sorted(set().union(*(run.users["user_id"] for run in self.runs)))
+            return pd.DataFrame(columns, index=pd.Index(asked, name="user_id"))
+
+        return self.once(f"by user, {metric}", pivot)
 
     def rank_groups(self, metric: str, significance_level: float) -> dict[str, Any] | None:
         """Rank the candidates by a metric with the `ig` module's ``rank_groups``; None with fewer than two."""
@@ -446,7 +452,7 @@ class _Rescored(Run):
         return stored.drop(columns=[*METRICS]).merge(again, on="user_id").sort_values("user_id", ignore_index=True)
 
     @property
-    def oracle(self) -> dict[str, list[Category]]:  # type: ignore[override]
+    def oracle(self) -> dict[str, list[Category]]:
         return dict(self.common)
 
     @cached_property
@@ -481,7 +487,7 @@ def unite_oracles(oracles: Iterable[Mapping[str, Iterable[Category]]]) -> dict[s
     for oracle in oracles:
         for user, categories in oracle.items():
             united.setdefault(user, set()).update(categories)
-    return {user: sorted(found) for user, found in sorted(united.items())}  # type: ignore[type-var]
+    return {user: sorted(found) for user, found in sorted(united.items())}
 
 
 def rescore(
@@ -506,10 +512,8 @@ def rescore(
     Returns:
         The results of `ig` and `is`.
     """
-    options: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed}
-    return rescore_results(
-        run.ig, run.specificity, oracle=oracle, thresholds=thresholds, is_scope=is_scope, n_resamples=n_resamples, seed=seed
-    )  # fmt: skip
+    options = {"thresholds": thresholds, "is_scope": is_scope, "n_resamples": n_resamples, "seed": seed}
+    return rescore_results(run.ig, run.specificity, oracle=oracle, **options)
 
 
 def rescore_results(

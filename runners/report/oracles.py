@@ -15,7 +15,7 @@ __all__ = ["shared_pairs"]
 
 
 def shared_pairs(group: Group) -> dict[str, Any]:
-    """Return the oracle of a group's runs, as the `ig` module's ``build_oracle`` describes it; a given one counts as one."""
+    """Return the oracle of a group's runs as the `ig` module's ``build_oracle`` does; a given one counts as a model."""
     given = group.runs[0].given_oracle or None
     results = {run.model: run.ig for run in group.runs}
     return group.once("shared pairs", lambda: dict(load_metric("ig").build_oracle(results=results, given=given)))
@@ -38,8 +38,8 @@ def table_15(runs: Runs, options: Options) -> Analysis:
                  "published_pair_share": value("Table 15", str(k), "%") if synthetic else None}
             )  # fmt: skip
     figure = FigureSpec(
-        "bar", "by_k", "How many models find each category", "A tall first bar: much of the oracle rests on one model's "
-        "word.", x="n_models", y="pair_share", facet="dataset",
+        "bar", "by_k", "How many models find each category", "A tall first bar: much of the oracle rests on one "
+        "model's word.", x="n_models", y="pair_share", facet="dataset",
     )  # fmt: skip
     return Analysis(
         "table_15",
@@ -73,14 +73,14 @@ def table_16(runs: Runs, options: Options) -> Analysis:
     for name in ("largest_gain_without", "rho_without"):
         frame[name] = frame[name] if name in frame else float("nan")
     figure = FigureSpec(
-        "bar", "by_model", "What only one model finds", "Long bars: without this model the oracle shrinks, and the others "
-        "look better.", x="sole_provider_share", y="model", facet="dataset",
+        "bar", "by_model", "What only one model finds", "Long bars: without this model the oracle shrinks, and the "
+        "others look better.", x="sole_provider_share", y="model", facet="dataset",
     )  # fmt: skip
     return Analysis(
         "table_16",
         "The oracle without each model",
-        "Pairs that a model verifies, and those that only it does. Without it, the other models' median recall rises by "
-        "at most the gain shown, and their order by IG F1 agrees with the order before as rho says.",
+        "Pairs that a model verifies, and those that only it does. Without it, the other models' median recall rises "
+        "by at most the gain shown, and their order by IG F1 agrees with the order before as rho says.",
         {"by_model": typed(frame)},
         {"table_16": figure},
         {"by_model": Layout(("model",), ("dataset",), ("n_verified_pairs", "n_sole_provider", "sole_provider_share"))},
@@ -89,29 +89,32 @@ def table_16(runs: Runs, options: Options) -> Analysis:
 
 
 def _without_each(group: Group, found: dict[str, Any]) -> dict[str, dict[str, float]]:
-    """Return, for each model, how the others' scores move when it is left out of the oracle."""
+    """Return, for each model, how the others' scores move when what only it found is taken out of the oracle.
+
+    The other models' verified categories all stay, so that recall changes by the number of the user's categories alone.
+    """
     if len(group.runs) < 3:
         return {}
-    pairs = pd.DataFrame({name: found["pairs"][name] for name in ("user_id", "category", "models")})
-    whole = _medians(group, found["oracle"])
+    pairs = pd.DataFrame({name: found["pairs"][name] for name in ("user_id", "n_models", "models")})
+    sole = pairs.loc[pairs["n_models"] == 1].assign(model=lambda own: own["models"].str[0])
+    lost: pd.Series[Any] = sole.groupby(["model", "user_id"]).size()
+    n_oracle, precision, recall = (
+        group.by_user(name) for name in ("n_oracle_categories", "ig_precision", "ig_recall")
+    )  # fmt: skip
     moved = {}
     for model in group.models:
-        only = pairs["models"].map(lambda held, model=model: held == [model])
-        kept = pairs.loc[~only].groupby("user_id")["category"].agg(list).to_dict()
-        others = [run for run in group.runs if run.model != model]
-        again = _medians(Group(group.dataset, group.judge, group.setting, tuple(others)), kept)
-        before = whole.loc[again.index]
+        fewer = lost.loc[model] if model in lost.index.get_level_values("model") else pd.Series(dtype=float)
+        kept = n_oracle.sub(fewer.reindex(n_oracle.index).fillna(0), axis=0)
+        others = [other for other in group.models if other != model]
+        after = (recall * n_oracle / kept.where(kept > 0))[others]
+        before, f1 = recall[others], [_harmonic(precision[others], r) for r in (recall[others], after)]
         moved[model] = {
-            "largest_gain_without": float((again["ig_recall"] - before["ig_recall"]).max()),
-            "rho_without": spearman(before["ig_f1"], again["ig_f1"]),
+            "largest_gain_without": float((after.median() - before.median()).max()),
+            "rho_without": spearman(f1[0].median(), f1[1].median()),
         }
     return moved
 
 
-def _medians(group: Group, oracle: dict[str, Any]) -> pd.DataFrame:
-    found = load_metric("ig").rescore(
-        {run.model: run.ig for run in group.runs}, oracle=oracle, missing_from_oracle="ignore", n_resamples=0
-    )
-    return pd.DataFrame(
-        {model: {name: one[name] for name in ("ig_recall", "ig_f1")} for model, one in found.items()}
-    ).T.astype(float)
+def _harmonic(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
+    total = a + b
+    return (2 * a * b / total.where(total > 0)).where(total != 0, 0.0)

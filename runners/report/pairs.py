@@ -45,8 +45,8 @@ def comparisons(runs: Runs, options: Options) -> Analysis:
     frame = typed(rows)
     matrix = frame.loc[frame["metric"] == "ig_f1"].reset_index(drop=True)
     figure = FigureSpec(
-        "heatmap", "ig_f1", "Differences of mean IG F1", "The row's model minus the column's. Pale cells: no difference "
-        "worth the name.", x="model_b", y="model_a", colour="difference_of_means", facet="dataset",
+        "heatmap", "ig_f1", "Differences of mean IG F1", "The row's model minus the column's. Pale cells: no "
+        "difference worth the name.", x="model_b", y="model_a", colour="difference_of_means", facet="dataset",
     )  # fmt: skip
     return Analysis(
         "comparisons",
@@ -55,7 +55,8 @@ def comparisons(runs: Runs, options: Options) -> Analysis:
         {"pairs": frame, "ig_f1": matrix},
         {"comparisons": figure},
         policy={
-            "test": "Wilcoxon signed-rank, two-sided, zero differences dropped; over users that every model has a score of",
+            "test": "Wilcoxon signed-rank, two-sided, zero differences dropped; over the users whom "
+            "every model has a score for",
             "correction": "Holm, over the pairs of a data set and metric",
             "significance_level": options.significance_level,
         },
@@ -192,11 +193,14 @@ def gate(
         "failed",
     ]
     checks = typed(checks[columns])
+    failed = checks.loc[checks["failed"]]
+    named = zip(
+        *(failed[name].tolist() for name in ("model", "dataset", "metric", "drop", "p_value_holm")), strict=True
+    )
     reasons = tuple(
-        f"{row.model} on {row.dataset}: the {statistic} of {row.metric} fell by {100 * float(row.drop):.1f} points "
-        f"(p = {row.p_value_holm:.2g})."
-        for row in checks.loc[checks["failed"]].itertuples()
-    )  # fmt: skip
+        f"{model} on {dataset}: the {statistic} of {metric} fell by {100 * drop:.1f} points (p = {p:.2g})."
+        for model, dataset, metric, drop, p in named
+    )
     policy = {
         "fails": f"a drop of the {statistic} above {tolerance} whose adjusted p-value is below {significance_level}",
         "test": "Wilcoxon signed-rank over common users, two-sided, Holm over all checks",

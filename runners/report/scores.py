@@ -19,9 +19,9 @@ def _policy(runs: Runs, options: Options) -> dict[str, Any]:
     return {
         "scores": "medians of per-user values",
         "intervals": first["ig"].get("interval", {}),
-        "best": "the highest of a data set, judge and setting; candidates with too many unusable answers are not ranked",
-        "groups": f"Wilcoxon signed-rank tests of all pairs, Holm, level {options.significance_level}; models that share "
-        "a letter are not told apart",
+        "best": "the highest of a data set, judge and setting; no candidate with too many unusable answers is ranked",
+        "groups": f"Wilcoxon signed-rank tests of all pairs, Holm, level {options.significance_level}; models that "
+        "share a letter are not told apart",
         "module_versions": {name: first[name]["module_version"] for name in ("ig", "is")},
         "published": "the paper's prompts are not ours: numbers do not compare to the digit",
         "conditions": [{**group.key, **group.runs[0].conditions} for group in runs.groups],
@@ -44,9 +44,9 @@ def _table(runs: Runs, options: Options, id: str, title: str, caption: str, metr
         layouts={"medians": Layout(("model",), KEY, tuple(metrics))},
         policy=_policy(runs, options),
         notes=tuple(
-            f"{row.model} is not ranked on {row.dataset}: {row.not_ranked}"
-            for row in frame.itertuples()
-            if row.not_ranked
+            f"{model} is not ranked on {dataset}: {why}"
+            for model, dataset, why in zip(frame["model"], frame["dataset"], frame["not_ranked"], strict=True)
+            if why
         ),
     )
 
@@ -55,8 +55,8 @@ def _table(runs: Runs, options: Options, id: str, title: str, caption: str, metr
 def table_3(runs: Runs, options: Options) -> Analysis:
     """Medians of ig_f1 and is (Table 3)."""
     caption = (
-        "Median IG F1 and IS with 95 % intervals. The best value of each data set is marked; models that share a letter "
-        "are not told apart, so a lead within a letter is none."
+        "Median IG F1 and IS with 95 % intervals. The best value of each data set is marked; models that share a "
+        "letter are not told apart, so a lead within a letter is none."
     )
     return _table(runs, options, "table_3", "IG F1 and IS by data set", caption, {"ig_f1": "IG F1", "is": "IS"})
 
@@ -91,8 +91,8 @@ def figure_3(runs: Runs, options: Options) -> Analysis:
             )
     figure = FigureSpec(
         "scatter", "models", "Precision against recall", "Each bubble is a model: the further right, the more of the "
-        "oracle it found; the higher, the more of what it named is backed. Size: categories named per user; lines: equal "
-        "F1.", x="ig_recall", y="ig_precision", colour="ig_f1", size="categories_per_user", label="model",
+        "oracle it found; the higher, the more of what it named is backed. Size: categories named per user; lines: "
+        "equal F1.", x="ig_recall", y="ig_precision", colour="ig_f1", size="categories_per_user", label="model",
         facet="dataset", references=_ISO, x_range=(0, 1), y_range=(0, 1),
     )  # fmt: skip
     return Analysis(
@@ -113,7 +113,7 @@ def figure_4(runs: Runs, options: Options) -> Analysis:
     for group in runs.groups:
         known = group.scores.dropna(subset="ig_recall").assign(**group.key)[columns]
         share = known.groupby("model")[["ig_precision", "ig_recall"]].apply(
-            lambda own: (own["ig_precision"] > own["ig_recall"]).mean(), include_groups=False
+            lambda own: float((own["ig_precision"] > own["ig_recall"]).mean())
         )
         middle = known.groupby("model", sort=False)[["ig_precision", "ig_recall", "ig_f1"]].median()
         middle = middle.assign(precision_leads_share=share, n_users=known.groupby("model").size())
@@ -149,9 +149,9 @@ def figure_5(runs: Runs, options: Options) -> Analysis:
             rows.append(row)
     frame = typed(rows).sort_values([*KEY, "mean_ig_f1"], ascending=[True] * 3 + [False], ignore_index=True)
     figure = FigureSpec(
-        "forest", "means", "Mean IG F1 with 95 % intervals", "Intervals that overlap much need not differ: see the paired "
-        "comparisons, which use that the users are the same.", x="mean_ig_f1", y="model", low="ci_mean_ig_f1_low",
-        high="ci_mean_ig_f1_high", facet="dataset",
+        "forest", "means", "Mean IG F1 with 95 % intervals", "Intervals that overlap much need not differ: see the "
+        "paired comparisons, which use that the users are the same.", x="mean_ig_f1", y="model",
+        low="ci_mean_ig_f1_low", high="ci_mean_ig_f1_high", facet="dataset",
     )  # fmt: skip
     return Analysis(
         "figure_5",
@@ -185,11 +185,11 @@ def figure_9(runs: Runs, options: Options) -> Analysis:
         "zero_share",
     ]
     tables = {"boxes": typed(pd.concat(boxes)[columns]), "overall": typed(overall)}
-    lines = {} if len(overall) != 1 else {"label": "overall median", "value": float(overall[0]["median"])}
-    references = (Reference("horizontal", **lines),) if lines else ()  # type: ignore[arg-type]
+    whole = [float(frame["median"]) for frame in tables["overall"].to_dict("records")]
+    references = (Reference("horizontal", whole[0], "overall median"),) if len(whole) == 1 else ()
     figure = FigureSpec(
-        "box", "boxes", "IG F1 over users", "Boxes hold the middle half of the users. Look at the lower ends: models with "
-        "like medians may fail on different shares of users.", x="model", y="median", facet="dataset",
+        "box", "boxes", "IG F1 over users", "Boxes hold the middle half of the users. Look at the lower ends: models "
+        "with like medians may fail on different shares of users.", x="model", y="median", facet="dataset",
         references=references,
     )  # fmt: skip
     policy = {"whiskers": "least and greatest value", "quartiles": "linear interpolation"}

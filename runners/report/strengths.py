@@ -26,21 +26,22 @@ def _places(group: Group, options: Options) -> pd.DataFrame | None:
 
 def _strengths(group: Group, places: pd.DataFrame, by: str, options: Options) -> pd.DataFrame:
     """Return shares by model and category or domain, with tests against the other models together."""
-    named = group.interests.merge(places, on="category_id")
-    rows = named.groupby(["model", by], sort=False, observed=True).agg(
-        n_interests=("verified", "size"), n_verified=("verified", "sum"), n_users=("user_id", "nunique"),
-        mean_specificity=("specificity", "mean"),
-    ).reset_index()  # fmt: skip
-    oracle = pd.DataFrame(
-        [(user, category) for user, held in group.runs[0].oracle.items() for category in held],
-        columns=["user_id", "category_id"],
-    ).merge(places, on="category_id")  # fmt: skip
-    n_oracle = oracle.groupby(by).size()
-    found = pd.concat([run.categories.assign(model=run.model) for run in group.runs])
-    found = found.rename(columns={"category": "category_id"}).astype({"category_id": "Int64"})
-    found = found.merge(places, on="category_id")
-    n_found = found.groupby(["model", by]).size().rename("n_found").reset_index()
-    rows = rows.merge(n_found, on=["model", by], how="left").fillna({"n_found": 0})
+    at = pd.Series(places[by].to_numpy(), index=places["category_id"].to_numpy())
+    frames = []
+    for run in group.runs:
+        own = run.interests[["category_id", "verified", "specificity"]].assign(
+            user=run.interests["user_id"].factorize()[0], **{by: run.interests["category_id"].map(at)}
+        )
+        found = own.groupby(by).agg(
+            n_interests=("verified", "size"), n_verified=("verified", "sum"), n_users=("user", "nunique"),
+            mean_specificity=("specificity", "mean"),
+        )  # fmt: skip
+        found["n_found"] = run.categories["category"].map(at).value_counts()
+        frames.append(found.reset_index().assign(model=run.model))
+    rows = pd.concat(frames, ignore_index=True)
+    held = pd.Series([category for found in group.runs[0].oracle.values() for category in found], dtype="int64")
+    n_oracle = held.map(at).value_counts()
+    rows["n_found"] = rows["n_found"].fillna(0)
     rows["n_oracle_pairs"] = rows[by].map(n_oracle).fillna(0).astype(int)
     rows["found_share"] = rows["n_found"] / rows["n_oracle_pairs"].replace(0, np.nan)
     rows["verified_share"] = rows["n_verified"] / rows["n_interests"]
@@ -93,8 +94,8 @@ def strengths(runs: Runs, options: Options) -> Analysis:
     if domains:
         tables["domains"] = typed(pd.concat(domains)[[*KEY, "model", "domain", *columns]])
         figures["strengths"] = FigureSpec(
-            "heatmap", "domains", "Share of verified interests by domain", "Rows that are pale throughout: domains that "
-            "are hard for all. A pale cell in a dark row: that model's own weakness.", x="model", y="domain",
+            "heatmap", "domains", "Share of verified interests by domain", "Rows that are pale throughout: domains "
+            "that are hard for all. A pale cell in a dark row: that model's own weakness.", x="model", y="domain",
             colour="verified_share", facet="dataset",
         )  # fmt: skip
     tables["categories"] = typed(pd.concat(categories)[[*KEY, "model", "domain", "category", *columns]])
@@ -102,8 +103,8 @@ def strengths(runs: Runs, options: Options) -> Analysis:
         "verified_share": "verified of the model's interests of the category, with Wilson's interval; interests of one "
         "user are counted as independent, so tests are somewhat too confident",
         "found_share": "verified (user, category) pairs of those in the oracle",
-        "test": "against all other models together, pooled z-test, Benjamini-Hochberg over the models and categories of "
-        "a data set",
+        "test": "against all other models together, pooled z-test, Benjamini-Hochberg over the models and categories "
+        "of a data set",
     }
     return Analysis(
         "strengths",

@@ -59,8 +59,8 @@ def _warnings(group: Group) -> list[str]:
         found.append(f"Only {_percent(least.score['coverage'])} % of the users could be scored for {least.model}.")
     if len(group.runs) < 3 and not group.runs[0].score["oracle"].get("given"):
         found.append(
-            f"The oracle rests on {len(group.runs)} candidate{'s' if len(group.runs) > 1 else ''}, so recall says how much "
-            "of what these found a candidate finds."
+            f"The oracle rests on {len(group.runs)} candidate{'s' if len(group.runs) > 1 else ''}, so recall says how "
+            "much of what these found a candidate finds."
         )  # fmt: skip
     if group.judge.startswith("lexical/"):
         found.append("The judge compares words and understands none.")

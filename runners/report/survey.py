@@ -44,7 +44,14 @@ def _reported(path: Path) -> dict[str, list[int]]:
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
         raise DataError(f"{path}, row {row + 2}: category_id is {frame['category_id'][row]!r}, not a category.")
-    return categories.astype(int).groupby(frame["user_id"]).agg(list).to_dict()
+    return _lists(frame["user_id"], categories.astype(int))
+
+
+def _lists(users: Any, categories: Any) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for user, category in zip(users.tolist(), categories.tolist(), strict=True):
+        found.setdefault(user, []).append(int(category))
+    return found
 
 
 def survey_scores(group: Group, reported: dict[str, list[int]]) -> pd.DataFrame | None:
@@ -60,7 +67,7 @@ def survey_scores(group: Group, reported: dict[str, list[int]]) -> pd.DataFrame 
         if not users or run.by_name:
             return None
         named = run.interests[["user_id", "category_id"]].drop_duplicates()
-        predicted = named.groupby("user_id")["category_id"].agg(lambda own: [int(c) for c in own]).to_dict()
+        predicted = _lists(named["user_id"], named["category_id"])
         found = load_metric("survey").compute(
             predictions=[predicted.get(user, []) for user in users],
             references=[reported[user] for user in users],

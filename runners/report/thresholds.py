@@ -53,8 +53,8 @@ def table_20(runs: Runs, options: Options) -> Analysis:
     return Analysis(
         "table_20",
         "Threshold settings",
-        "How much evidence verifies an interest: at least so many distinct objects of a positive signal, at most so many "
-        "of a negative one. An empty cell: no such clause.",
+        "How much evidence verifies an interest: at least so many distinct objects of a positive signal, at most so "
+        "many of a negative one. An empty cell: no such clause.",
         {"thresholds": typed(rows)},
         layouts={"thresholds": Layout(("thresholds",), (), (*_COLUMNS, "max_explicit_negative"))},
         notes=("The cap on explicit negatives is the reference implementation's, not the paper's.",),
@@ -71,7 +71,7 @@ def table_21(runs: Runs, options: Options) -> Analysis:
             for model, row in scores.iterrows():
                 printed = published("Table 21", str(model), setting.capitalize())
                 rows.append(
-                    {**group.key, "model": model, "thresholds": setting, **row.to_dict(),
+                    {**group.key, "model": model, "thresholds": setting, **{metric: row[metric] for metric in METRICS},
                      "published_ig_f1": printed if group.dataset == "synthetic" else None}
                 )  # fmt: skip
     figure = FigureSpec(

@@ -1,9 +1,9 @@
-"""What the tests of the Space share: a suite of the demo, a results folder made of it, and submissions to tamper with."""
+"""What the tests of the Space share: a suite of the demo, its results folder, and submissions to tamper with."""
 
 import json
 import shutil
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -68,10 +68,9 @@ def snapshot(store: Store) -> Snapshot:
 
 
 @pytest.fixture(autouse=True)
-def _own_metrics(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _own_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
     """Load the metrics of this checkout."""
     monkeypatch.setenv("GISTBENCH_METRICS", str(REPO_ROOT / "metrics"))
-    yield
 
 
 @pytest.fixture

@@ -296,7 +296,7 @@ def test_a_pause_is_no_end(scripted):
         ({"regex": "NONE|item_[0-9]"}, "item 3", "stop", "invalid", "not of the form asked for: 'item 3'"),
         ({"regex": "NONE|item_[0-9]"}, "ite", "length", "truncated", ""),
         ({"choice": ["yes", "no"]}, "maybe", "stop", "invalid", "none of those to choose from"),
-        ({"json": {"type": "array", "maxItems": 1}}, "[1, 2]", "stop", "invalid", "2 members; at most 1"),
+        ({"json": {"type": "array", "maxItems": 1}}, "[1, 2]", "stop", "invalid", "[1, 2] is too long"),
         ({"json": {"type": "array", "maxItems": 1}}, "[1", "stop", "invalid", "not JSON"),
         (None, "anything", "stop", "ok", ""),
         (None, "any", "abort", "error", "vLLM ended the answer with 'abort'."),

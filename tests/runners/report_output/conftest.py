@@ -30,7 +30,17 @@ def demo_suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def demo_report(demo_suite: Path) -> Report:
-    which = ("summary", "table_3", "table_12", "table_17", "figure_3", "figure_4", "figure_5", "figure_9", "comparisons")
+    which = (
+        "summary",
+        "table_3",
+        "table_12",
+        "table_17",
+        "figure_3",
+        "figure_4",
+        "figure_5",
+        "figure_9",
+        "comparisons",
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return build_report([demo_suite], which)
@@ -142,7 +152,8 @@ def kinds() -> Mapping[str, tuple[FigureSpec, dict[str, pd.DataFrame]]]:
             {"rows": means},
         ),
         "box": (
-            spec("box", "IG F1 over users", x="model", y="median", references=(Reference("horizontal", 0.5, "overall"),)),
+            spec("box", "IG F1 over users", x="model", y="median",
+                 references=(Reference("horizontal", 0.5, "overall"),)),
             {"rows": boxes.assign(model=MODELS)},
         ),
         "differences": (
@@ -172,12 +183,12 @@ KINDS = ("bubbles", "users", "labelled", "forest", "box", "differences", "heatma
 
 
 @pytest.fixture(params=KINDS)
-def figure(request: pytest.FixtureRequest, kinds) -> tuple[FigureSpec, dict[str, pd.DataFrame]]:  # noqa: ANN001
+def figure(request: pytest.FixtureRequest, kinds) -> tuple[FigureSpec, dict[str, pd.DataFrame]]:
     return kinds[request.param]
 
 
 @pytest.fixture(scope="session")
-def made_up(kinds) -> Report:  # noqa: ANN001
+def made_up(kinds) -> Report:
     """A report of made-up analyses: every kind of figure, names that are markup, and one that is missing."""
     rows = kinds["bubbles"][1]["rows"]
     scores = rows.assign(

@@ -1,9 +1,11 @@
 import json
 import math
+from itertools import pairwise
 
 import pandas as pd
 import pytest
 from gistbench.runners.report.analysis import FigureSpec, Reference
+from gistbench.runners.report.columns import describe_column
 from gistbench.runners.report.figures import draw, show_value
 from gistbench.runners.report.figures_labels import end_labels, place_labels, share
 from gistbench.runners.report.figures_marks import Axis, Bars, Boxes, Cells, Line, Points, Text
@@ -262,7 +264,7 @@ def test_labels_stay_inside_and_apart(found):
 def test_labels_at_ends_are_moved_apart_in_order(values):
     labels = end_labels([(1.0, value, f"{n}") for n, value in enumerate(values)], UNIT, 300.0)
     places = [label.y * 300 + label.up for label in labels]
-    assert all(b - a > 13 for a, b in zip(places, places[1:], strict=False))
+    assert all(b - a > 13 for a, b in pairwise(places))
     assert [label.y for label in labels] == sorted(values)
 
 
@@ -288,11 +290,10 @@ def test_colours_of_a_scale_are_colours(place):
         (0.00001, "p_value", "<0.0001"),
         (-0.034, "difference_of_means", "−3.4"),
         (-0.0, "difference_of_means", "0.0"),
+        (-0.0000001, "difference_of_means", "0.0"),
         (True, "verified", "yes"),
     ],
 )
 def test_values_are_shown(value, column, shown):
-    from gistbench.runners.report.columns import describe_column
-
     found = show_value(value, describe_column(column))
     assert found == shown

@@ -3,6 +3,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from gistbench.hf_datasets.errors import ConfigError, DataError
+from gistbench.runners.qrels.beyond import beyond
 from gistbench.runners.qrels.calibrate import calibrate
 from gistbench.runners.qrels.completion import choose_pairs, equal_shares, pair_values
 from gistbench.runners.qrels.families import agreement_by_family, family_of
@@ -12,6 +13,8 @@ from gistbench.runners.qrels.judging import open_judge
 from gistbench.runners.qrels.panel import dawid_skene, majority_grade, make_panel
 from gistbench.runners.qrels.powered import prediction_powered
 from gistbench.runners.qrels.setting import Setting
+from gistbench.runners.qrels.simulate import SimulatedJudge
+from gistbench.runners.qrels.write import write_analyses
 from gistbench.runners.stages.grade import Condition
 
 # --- calibration -----------------------------------------------------------------------------------------------------
@@ -283,3 +286,39 @@ def test_frames_of_families_have_one_type_per_column():
     )
     assert frame.loc[0, "n_pairs"] == 0
     assert pd.isna(frame.loc[0, "favour"])
+
+
+# --- together --------------------------------------------------------------------------------------------------------
+
+
+def test_a_limited_number_of_pooled_pairs_is_judged_evenly(pooled, simulate):
+    asked = simulate()
+    with open_judge(pooled, "simulated:judge") as judging:
+        (record,) = judge(pooled, judging, [Condition("profile")], pairs="pool", n_pool_pairs=100)
+    assert len(asked) == record["n_pairs"] == 100
+    shares = [row["share_judged"] for row in record["strata"]]
+    assert max(shares) - min(shares) < 0.05
+
+
+def test_analyses_of_real_grades(pooled, simulate, tmp_path):
+    simulate(SimulatedJudge(error=0.5, bias=-1.0))
+    with open_judge(pooled, "simulated:judge") as judging:
+        judge(pooled, judging, [Condition("profile")])
+    found = {one.id: one for one in beyond(pooled, n_resamples=20)}
+    assert not any(one.missing for one in found.values())
+    row = found["calibration"].tables["values"].iloc[0]
+    assert row["bias_before"] < -0.7
+    assert abs(row["bias_after"]) < 0.2
+    assert row["mae_after"] < row["mae_before"]
+    powered = found["powered"].tables["values"]
+    assert len(powered) == 8 * 2
+    assert set(powered["n_labelled"]) == {5}
+    assert found["powered"].tables["summary"]["held_share"].between(0, 1).all()
+    families = found["circularity"].tables["values"]
+    assert set(families["family"]) == {"baselines", "factors", "weighted_sum", "feedback", "linear"}
+    paths = write_analyses(found.values(), tmp_path)
+    assert (tmp_path / "circularity.svg") in paths
+
+
+def test_nothing_graded_says_so(pooled):
+    assert {one.missing for one in beyond(pooled)} == {"No judge graded held-out pairs."}
