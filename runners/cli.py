@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ..hf_datasets.errors import ConfigError, GistbenchError, GistbenchWarning, RunStoppedError
+from ..hf_datasets.errors import GistbenchError, GistbenchWarning, RunStoppedError
 from .cli_datasets import datasets_app
 from .cli_hub import hub_app
 from .cli_options import (
@@ -56,6 +56,7 @@ from .cli_options import (
 )
 from .cli_plan import plan, plan_qrels, show_plan
 from .cli_qrels import qrels_app
+from .cli_report import compare, gate, inspect, report, show_comparison
 from .cli_store import store_app
 from .config import RunConfig, load_config
 
@@ -76,6 +77,8 @@ app.add_typer(hub_app, name="hub")
 app.add_typer(qrels_app, name="qrels")
 app.add_typer(store_app, name="store")
 app.command()(plan)
+for command in (report, compare, inspect, gate):
+    app.command()(command)
 qrels_app.command("plan")(plan_qrels)
 
 out = Console()
@@ -284,40 +287,6 @@ def score(
 
 
 @app.command()
-def report(
-    runs: Annotated[list[Path], typer.Argument(help="suite folders or run folders", show_default=False)],
-    format: Annotated[str, typer.Option("--format", "-f", help="table, csv, markdown or json")] = "table",
-    cost: Annotated[bool, typer.Option("--cost", help="what each stage cost instead: calls, tokens, hours")] = False,
-) -> None:
-    """Compare scored runs, of one suite or of several.
-
-    Examples:
-
-        gistbench report runs/demo
-
-        gistbench report runs/demo runs/ml --format csv > comparison.csv
-
-        gistbench report runs/demo --cost
-    """
-    from .comparison import Comparison
-    from .suitefolder import run_folders
-
-    forms = ("table", "csv", "markdown", "json")
-    if format not in forms:
-        raise ConfigError(f"There is no format {format!r}. There are: {', '.join(forms)}.")
-    if cost:
-        from .cost import show_cost
-
-        show_cost([folder for path in runs for folder in run_folders(path)], out, format)
-        return
-    comparison = Comparison.of_runs(folder for path in runs for folder in run_folders(path))
-    if format == "table":
-        _show(comparison)
-    else:
-        typer.echo(getattr(comparison, format)(), nl=format == "json")
-
-
-@app.command()
 def profiles(
     files: Annotated[
         list[Path] | None, typer.Argument(help="TOML files of your own, checked and shown first", show_default=False)
@@ -391,16 +360,9 @@ def _fail(message: str) -> NoReturn:
     sys.exit(1)
 
 
-def _show(comparison: "Comparison") -> None:
-    """Print the table whole: wider than the terminal rather than cut."""
-    Console(width=max(out.width, comparison.min_width)).print(comparison.table())
-    for note in comparison.notes:
-        out.print(f"Note: {escape(note)}", soft_wrap=True, highlight=False)
-
-
 def _finish(comparison: "Comparison", folder: Path) -> None:
     """Show a comparison and what to do next; fail where a candidate has no scored user at all."""
-    _show(comparison)
+    show_comparison(comparison)
     few, shown = (sum(row[name] for row in comparison.rows) for name in ("n_few_distractors", "n_interests"))
     if few:
         out.print(

@@ -79,16 +79,18 @@ def _lines(figure: FigureSpec, rows: pd.DataFrame) -> Iterator[str]:
     down = _Scale(rows[figure.y], TOP + 14, bottom, None)
     for x, name in zip(across, columns, strict=True):
         yield _text(x, TOP + 2, str(name), anchor="middle")
-    ends = []
+    starts: list[tuple[str, float, str]] = []
+    ends: list[tuple[str, float, str]] = []
     for number, (name, one) in enumerate(rows.groupby(figure.group, sort=False)):
         values = one.set_index(figure.x)[figure.y].reindex(columns)
-        points = [(x, down(value)) for x, value in zip(across, values, strict=True)]
+        points = [(float(x), down(value)) for x, value in zip(across, values, strict=True)]
         colour = COLOURS[number % len(COLOURS)]
         yield f'<polyline fill="none" stroke="{colour}" stroke-width="1.5" points="{_points(points)}"/>'
-        ends.append((str(name), points[0], points[-1], colour))
-    for side, at in ((1, LEFT + 84), (2, WIDTH + 56)):
-        for name, y, colour in _spread([(end[0], end[side][1], end[3]) for end in ends]):  # type: ignore[index]
-            yield _text(at, y + 3, name, size=8, colour=colour, anchor="end" if side == 1 else "start")
+        starts.append((str(name), points[0][1], colour))
+        ends.append((str(name), points[-1][1], colour))
+    for names, at, anchor in ((starts, LEFT + 84, "end"), (ends, WIDTH + 56, "start")):
+        for text, y, colour in _spread(names):
+            yield _text(at, y + 3, text, size=8, colour=colour, anchor=anchor)
 
 
 def _heatmap(figure: FigureSpec, rows: pd.DataFrame) -> Iterator[str]:
@@ -123,11 +125,11 @@ def _bars(figure: FigureSpec, rows: pd.DataFrame) -> Iterator[str]:
         value = row[figure.y]
         x = LEFT + 22 * place + 1
         if value is not None and not np.isnan(value):
-            height = up(0.0) - up(value)
-            yield f'<rect x="{x}" y="{up(value):.1f}" width="{width}" height="{height:.1f}" fill="{COLOURS[0]}"/>'
-        y = HEIGHT - BOTTOM + 8
+            top, bottom = sorted((up(0.0), up(value)))
+            yield f'<rect x="{x}" y="{top:.1f}" width="{width}" height="{bottom - top:.1f}" fill="{COLOURS[0]}"/>'
+        below = HEIGHT - BOTTOM + 8
         name = escape(str(row[figure.x]))
-        yield f'<text x="{x + 12}" y="{y}" transform="rotate(60 {x + 8} {y})" fill="{INK}">{name}</text>'
+        yield f'<text x="{x + 12}" y="{below}" transform="rotate(60 {x + 8} {below})" fill="{INK}">{name}</text>'
     for line in figure.references:
         if line.kind == "horizontal" and line.value is not None:
             y = up(line.value)

@@ -5,6 +5,7 @@ held-out ones included, says. A simulated judge sees the truth through noise, an
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +27,7 @@ class Truth:
     rating: FloatArray
     """From 0 to 5, (pairs,)."""
     popularity: FloatArray
-    """Of the item: its place among all items by number of training ratings, from 0 to 1, (pairs,)."""
+    """Of the item: its place by number of training ratings, from 0 to 1, (pairs,)."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,8 @@ class SimulatedJudge:
     error: float = 0.0
     """Standard deviation of the noise, in rating points."""
     popularity_bias: float = 0.0
-    """What the most popular item gains, in rating points, and the least popular one loses."""
+    """What the most popular item gains, in rating points, and the least popular one loses: against the mean of what
+    the place is counted among, so that there it is no general kindness."""
     bias: float = 0.0
     """What every item gains, in rating points."""
 
@@ -58,7 +60,14 @@ class SimulatedJudge:
         return pa.table({"user": truth.user, "item": truth.item, "grade": grade})
 
 
-def factorised_truth(ratings: pa.Table, pairs: pa.Table, *, n_factors: int = 20, shrinkage: float = 10.0) -> Truth:
+def factorised_truth(
+    ratings: pa.Table,
+    pairs: pa.Table,
+    *,
+    n_factors: int = 20,
+    shrinkage: float = 10.0,
+    popularity_among: Literal["pairs", "items"] = "pairs",
+) -> Truth:
     """Return the truth of pairs, from all ratings.
 
     Args:
@@ -66,6 +75,8 @@ def factorised_truth(ratings: pa.Table, pairs: pa.Table, *, n_factors: int = 20,
         pairs: ``user``, ``item``; all users are in ``ratings``. An item without ratings has the user's mean.
         n_factors: of the singular value decomposition of what biases leave.
         shrinkage: of the biases: as many ratings of no bias are added.
+        popularity_among: what an item's place is counted among. Pooled pairs are mostly of popular items, so counted
+            among all items of a catalogue with a long tail nearly all of them stand near 1.
     """
     from scipy import sparse
     from scipy.sparse.linalg import svds
@@ -86,13 +97,16 @@ def factorised_truth(ratings: pa.Table, pairs: pa.Table, *, n_factors: int = 20,
     predicted = mean + of_user[pair_user] + known * (of_item[at] + ((u * s)[pair_user] * v.T[at]).sum(axis=1))
     in_training = pc.equal(ratings["split"], "train").to_numpy(zero_copy_only=False)
     count = np.bincount(item[in_training], minlength=len(items))
-    place = np.searchsorted(np.sort(count), count, side="right") / len(count)
+    own = np.where(known, count[at], 0)
+    among = np.sort(own if popularity_among == "pairs" else count)
+    # The middle of those with the same count.
+    place = (np.searchsorted(among, own, side="left") + np.searchsorted(among, own, side="right")) / (2 * len(among))
     truth = np.clip(predicted, 0.5, 5)
     return Truth(
         pairs["user"].cast(pa.string()).combine_chunks(),
         pairs["item"].cast(pa.string()).combine_chunks(),
         _where_rated(truth, pair_user, pair_item, user, item, rating, len(items)),
-        np.where(known, place[at], 0.0),
+        place,
     )
 
 

@@ -7,6 +7,7 @@
 """
 
 from .analysis import Analysis, FigureSpec, Layout, Options, Reference, analysis, analysis_ids, run_analyses
+from .build import Report, build_report
 from .columns import COLUMNS, Column, describe_column
 from .load import Group, Run, Runs
 
@@ -19,10 +20,12 @@ __all__ = [
     "Layout",
     "Options",
     "Reference",
+    "Report",
     "Run",
     "Runs",
     "analysis",
     "analysis_ids",
+    "build_report",
     "describe_column",
     "run_analyses",
 ]

@@ -17,7 +17,7 @@ from .export import latex, markdown, plain, sheet, sidecar, to_csv, to_parquet
 from .figures import draw
 from .figures_marks import Drawing
 from .figures_plotly import INSTALL, figure_json, plotly_figure
-from .figures_static import static_image
+from .figures_static import static_images
 from .html import page
 from .load import Runs
 
@@ -143,8 +143,8 @@ class Report:
                 logger.debug("drawing %s", name)
                 write(f"figures/{name}.json", figure_json(drawing))
                 write(f"figures/{name}.dark.json", figure_json(drawing, "dark"))
-                write(f"figures/{name}.svg", static_image(drawing, "svg"))
-                write(f"figures/{name}.png", static_image(drawing, "png"))
+                for form, content in static_images(drawing).items():
+                    write(f"figures/{name}.{form}", content)
             write("report.md", self.markdown())
             write("report.html", self.html())
         except OSError as error:

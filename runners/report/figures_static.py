@@ -8,6 +8,7 @@ import io
 import json
 import math
 import warnings
+from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["static_image"]
+__all__ = ["static_image", "static_images"]
+
+Form = Literal["svg", "png"]
 
 DPI = 100
 PNG_SCALE = 2
@@ -35,7 +38,7 @@ _SHAPES = {"circle": "o", "square": "s", "triangle-up": "^", "diamond": "D", "tr
 _DASHES: dict[str, Any] = {"solid": "-", "dash": (0, (5, 3)), "dot": (0, (1, 2)), "dashdot": (0, (5, 2, 1, 2))}
 
 
-def static_image(drawing: Drawing, form: Literal["svg", "png"]) -> bytes:
+def static_image(drawing: Drawing, form: Form) -> bytes:
     """Return a drawing as a file's content, light, with policy and versions in its metadata.
 
     Args:
@@ -45,6 +48,11 @@ def static_image(drawing: Drawing, form: Literal["svg", "png"]) -> bytes:
     Raises:
         ConfigError: the extra `report` is not installed.
     """
+    return static_images(drawing, (form,))[form]
+
+
+def static_images(drawing: Drawing, forms: Iterable[Form] = ("svg", "png")) -> dict[Form, bytes]:
+    """Do as `static_image` for several forms, and lay out once."""
     try:
         import matplotlib
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -74,16 +82,20 @@ def static_image(drawing: Drawing, form: Literal["svg", "png"]) -> bytes:
                     area[0] + area[2] / 2, area[1] + area[3] + 14 / total, panel.title, ha="center", va="center",
                     weight="bold", color=_colour("@@ink"),
                 )  # fmt: skip
-        file = io.BytesIO()
-        if form == "svg":
-            metadata: dict[str, Any] = {"Title": drawing.title, "Description": described, "Date": None, "Creator": None}
-            figure.savefig(file, format="svg", metadata=metadata)
-            families = ", ".join(f"'{name}'" if " " in name else name for name in FAMILIES)
-            # Machines without the font that was measured shall take one like it.
-            return file.getvalue().replace(b"'DejaVu Sans'", families.encode())
+        return {form: _save(figure, form, drawing.title, described) for form in forms}
+
+
+def _save(figure: "Figure", form: Form, title: str, described: str) -> bytes:
+    file = io.BytesIO()
+    if form == "png":
         plain = described.encode("ascii", "backslashreplace").decode()
         figure.savefig(file, format="png", dpi=DPI * PNG_SCALE, metadata={"Description": plain, "Software": None})
         return file.getvalue()
+    metadata: dict[str, Any] = {"Title": title, "Description": described, "Date": None, "Creator": None}
+    figure.savefig(file, format="svg", metadata=metadata)
+    families = ", ".join(f"'{name}'" if " " in name else name for name in FAMILIES)
+    # Machines without the font that was measured shall take one like it.
+    return file.getvalue().replace(b"'DejaVu Sans'", families.encode())
 
 
 @cache

@@ -245,7 +245,10 @@ def test_the_truth_of_a_rated_pair_is_its_rating():
     unknown = pa.table({"user": ["u0"], "item": ["never"]})
     truth = factorised_truth(table, pairs, n_factors=3)
     assert truth.rating.tolist() == table["rating"].to_pylist()
-    assert truth.popularity.max() == 1
+    assert truth.popularity.mean() == pytest.approx(0.5)
+    among_items = factorised_truth(table, pairs, n_factors=3, popularity_among="items")
+    assert among_items.popularity.max() <= 1
+    assert not np.array_equal(among_items.popularity, truth.popularity)
     assert 0.5 <= factorised_truth(table, unknown, n_factors=3).rating[0] <= 5
 
 
