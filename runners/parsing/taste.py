@@ -10,14 +10,11 @@ __all__ = ["INSTRUCTIONS", "NARRATIVE", "TASTE_SCHEMA", "Taste", "parse_taste"]
 
 NARRATIVE = ("likes", "dislikes", "themes", "intensity", "exceptions")
 INSTRUCTIONS = ("high", "middle", "low", "weighing", "priorities", "partial_evidence")
-MAX_CHARS = 600
-"""Of one text, where answers are held to the schema."""
 TASTE_SCHEMA: dict[str, Any] = {
     "json": {
         "type": "object",
-        "properties": {
-            name: {"type": "string", "minLength": 1, "maxLength": MAX_CHARS} for name in (*NARRATIVE, *INSTRUCTIONS)
-        },
+        # No lengths: engines take minutes to compile counted repetition in so many texts.
+        "properties": {name: {"type": "string"} for name in (*NARRATIVE, *INSTRUCTIONS)},
         "required": [*NARRATIVE, *INSTRUCTIONS],
         "additionalProperties": False,
     }
@@ -49,7 +46,7 @@ def parse_taste(
     """Read a profile.
 
     The answer may hold prose and fences around one object. A list of texts in the place of a text is joined by "; ".
-    An answer that was cut has no profile, however much of it arrived.
+    A text without a letter is none. An answer that was cut has no profile, however much of it arrived.
 
     Args:
         text: the answer.
@@ -78,4 +75,6 @@ def _text(read: Mapping[str, object], name: str) -> str | None:
     value = read.get(name)
     if isinstance(value, list) and value and all(isinstance(part, str) for part in value):
         value = "; ".join(part.strip() for part in value)
-    return clean_text(value) if isinstance(value, str) else None
+    if not isinstance(value, str) or not any(mark.isalpha() for mark in value):
+        return None
+    return clean_text(value)

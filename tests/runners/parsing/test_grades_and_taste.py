@@ -90,6 +90,7 @@ def test_a_list_of_texts_is_joined():
         (json.dumps(TASTE._asdict())[:-20], "was cut off"),
         (json.dumps({**TASTE._asdict(), "low": " "}), "The object lacks low."),
         (json.dumps({**TASTE._asdict(), "low": None, "high": 3}), "The object lacks high, low."),
+        (json.dumps({**TASTE._asdict(), "low": "12", "high": "..."}), "The object lacks high, low."),
         (json.dumps({**TASTE._asdict(), "likes": [1]}), "The object lacks likes."),
         (2 * json.dumps(TASTE._asdict()), "There are 2 JSON objects"),
         ("[1, 2]", "There is no JSON object"),

@@ -25,10 +25,11 @@ def specification(repo_root):
     if not found:
         pytest.skip("needs SmolLM2 (scripts/cpu_engine.sh makes it available)")
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
-    return f"vllm:{found[0].parent}?dtype=float32&max_model_len=4096&max_num_seqs=16"
+    return f"vllm:{found[0].parent}?dtype=float32&max_model_len=4096&max_num_seqs=16&max_tokens=256"
 
 
-def test_all_modes_with_a_real_model(pooled, specification):
+def test_profiles_and_grades_with_a_real_model(pooled, specification):
+    """SmolLM2 writes no usable profiles, so the modes with one may have no evidence: then nothing is asked in them."""
     sample(pooled, sizes=[3], n_repeats=1, take=3)
     pool(pooled, depth=2)
     conditions = [Condition(mode) for mode in MODES]
@@ -42,7 +43,7 @@ def test_all_modes_with_a_real_model(pooled, specification):
             graded, asked = record["n_ok"], record["n_pairs"] - record["n_no_evidence"]
             assert graded == asked, "a grade is held to its form"
             account = record["answers"][0]
-            assert account["n_prompt_tokens"] > 100 * graded
+            assert account["n_prompt_tokens"] >= 100 * graded
         profile = records[1]["answers"][0]
         assert profile["n_cached_tokens"] > 0.5 * profile["n_prompt_tokens"], "a user's requests share their prefix"
         grades = Judged(pooled, name).grades(Condition("profile"))
