@@ -14,7 +14,20 @@ import typer
 from gistbench.runners import cli
 from gistbench.runners.suite import Suite
 
-COMMANDS = ("run", "extract", "judge", "score", "report", "compare", "inspect", "gate", "plan", "profiles", "store stats", "datasets list")
+COMMANDS = (
+    "run",
+    "extract",
+    "judge",
+    "score",
+    "report",
+    "compare",
+    "inspect",
+    "gate",
+    "plan",
+    "profiles",
+    "store stats",
+    "datasets list",
+)
 
 # The command line prints these; here they would be errors.
 pytestmark = pytest.mark.filterwarnings("default")
