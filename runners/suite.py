@@ -582,10 +582,8 @@ def _made_by(engine: Engine) -> dict[str, Any]:
     """Return what may change an answer's last digits: engine, versions, options, hardware."""
     described = engine.describe()
     options = {name: value for name, value in described.get("options", {}).items() if name not in REACH}
-    kept = {
-        name: described[name] for name in ("engine", "versions", "data_parallel_size", "hardware") if name in described
-    }
-    return {**kept, "options": options}
+    names = ("engine", "versions", "data_parallel_size", "hardware")
+    return {"options": options, **{name: described[name] for name in names if name in described}}
 
 
 def _describe(config: ModelConfig, engine: Engine) -> dict[str, Any]:
