@@ -118,16 +118,9 @@ class Viewer:
             "trigger_id": id,
         }
         begun = time.perf_counter()
-        async with self.http.post(f"{self.url}/gradio_api/queue/join", json=asked) as answer:
+        async with self.http.post(f"{self.url}/gradio_api/run/predict", json=asked) as answer:
             answer.raise_for_status()
-        async with self.http.get(f"{self.url}/gradio_api/queue/data?session_hash={self.session}") as stream:
-            async for line in stream.content:
-                if line.startswith(b"data:"):
-                    message = json.loads(line[5:])
-                    if message["msg"] == "process_completed":
-                        if not message["success"]:
-                            raise RuntimeError(f"{label}: {message['output']}")
-                        break
+            await answer.read()
         return time.perf_counter() - begun
 
     async def read(self, until: float, seen: dict[str, list[float]]) -> None:

@@ -57,6 +57,7 @@ from .cli_options import (
 from .cli_plan import plan, plan_qrels, show_plan
 from .cli_qrels import qrels_app
 from .cli_report import compare, gate, inspect, report, show_comparison
+from .cli_space import push_results_command, push_space_command, space
 from .cli_store import store_app
 from .config import RunConfig, load_config
 
@@ -77,9 +78,11 @@ app.add_typer(hub_app, name="hub")
 app.add_typer(qrels_app, name="qrels")
 app.add_typer(store_app, name="store")
 app.command()(plan)
-for command in (report, compare, inspect, gate):
+for command in (report, compare, inspect, gate, space):
     app.command()(command)
 qrels_app.command("plan")(plan_qrels)
+hub_app.command("push-results")(push_results_command)
+hub_app.command("push-space")(push_space_command)
 
 out = Console()
 err = Console(stderr=True)

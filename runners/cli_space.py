@@ -26,7 +26,7 @@ def space(
         Path | None, typer.Option("--results", help="where the results folder is made, or lies", show_default=False)
     ] = None,
     qrels: Annotated[
-        list[Path] | None, typer.Option("--qrels", help="tables of `gistbench qrels report`", show_default=False)
+        list[Path] | None, typer.Option("--qrels", help="tables of `gistbench qrels experiments`", show_default=False)
     ] = None,
     port: Annotated[int, typer.Option("--port", help="of 127.0.0.1")] = 7860,
     build_only: Annotated[bool, typer.Option("--build-only", help="make the results folder and stop")] = False,
@@ -93,7 +93,7 @@ def push_results_command(
     ] = None,
     repo: Annotated[str, typer.Option("--repo", help="namespace/name of the data set")] = "gistbench/results",
     qrels: Annotated[
-        list[Path] | None, typer.Option("--qrels", help="tables of `gistbench qrels report`", show_default=False)
+        list[Path] | None, typer.Option("--qrels", help="tables of `gistbench qrels experiments`", show_default=False)
     ] = None,
     new_oracle: Annotated[
         bool, typer.Option("--new-oracle", help="score submissions against these suites' oracles from now on")

@@ -1,0 +1,178 @@
+"""Results and the Space go to a Hub on loopback, are shown from there, and submissions come back as pull requests."""
+
+import ast
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from gistbench.runners.space_hub import space_files
+from gistbench.space.leaderboard.intake import FILES
+
+SPEC = importlib.util.spec_from_file_location("hub_server", Path(__file__).parents[1] / "hub_server.py")
+hub_server = importlib.util.module_from_spec(SPEC)
+sys.modules["hub_server"] = hub_server
+SPEC.loader.exec_module(hub_server)
+
+WRITER = "hf_writer"
+QUICK = "import sys; sys.modules['transformers'] = None; import evaluate; del sys.modules['transformers']\n"
+PUSH = (
+    QUICK
+    + """
+from pathlib import Path
+from gistbench.runners.space_hub import push_results, push_space
+first = push_results([Path(sys.argv[1])], "gistbench/results")
+again = push_results([Path(sys.argv[1])], "gistbench/results")
+only_index = push_results([], "gistbench/results")
+space = push_space("gistbench/leaderboard", results="gistbench/results")
+space_again = push_space("gistbench/leaderboard", results="gistbench/results")
+print(first.changed, again.changed, only_index.changed, space.changed, space_again.changed)
+"""
+)
+SUBMIT = (
+    QUICK
+    + """
+from huggingface_hub import HfApi
+from leaderboard.data import open_store
+from leaderboard.intake import SubmissionError
+from leaderboard.submit import Submissions
+from leaderboard import check, submit
+submit._run_check = check.check
+HfApi().create_repo("gistbench/mine", repo_type="dataset")
+HfApi().upload_folder(repo_id="gistbench/mine", repo_type="dataset", folder_path=sys.argv[1], path_in_repo="run")
+store = open_store("gistbench/results", "hf_writer")
+assert store.snapshot is not None, store.problem
+submissions = Submissions(store, "hf_writer")
+checked = submissions.check([], "gistbench/mine/run", "1")
+print(checked.result["summary"]["hm"])
+print(submissions.open_pull_request(checked))
+for name in ("gistbench/none", "gistbench/mine", "gistbench/mine/other"):
+    try:
+        submissions.check([], name, "1")
+    except SubmissionError as error:
+        print("refused:", error)
+"""
+)
+REFRESH = """
+import sys
+from huggingface_hub.utils import close_session
+from leaderboard.data import open_store
+store = open_store("gistbench/results")
+rows = len(store.snapshot.index)
+print(rows, store.refresh(), store.problem)
+sys.stdin.readline()
+close_session()  # a connection that is kept alive outlives the server's end
+print(store.refresh(), len(store.snapshot.index) == rows, store.problem)
+"""
+
+
+@pytest.fixture(scope="module")
+def hub():
+    with hub_server.Hub(tokens={WRITER: "gistbench"}) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def environment(hub, tmp_path_factory, repo_root):
+    made = hub.environment(tmp_path_factory.mktemp("home"), token=WRITER)
+    return made | {"GISTBENCH_METRICS": str(repo_root / "metrics")}
+
+
+@pytest.fixture(scope="module")
+def pushed(environment, demo_suite):
+    done = subprocess.run(
+        [sys.executable, "-c", PUSH, str(demo_suite)], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def test_results_and_space_are_pushed_once(pushed, hub):
+    assert pushed == ["True", "False", "False", "True", "False"]
+    files = hub.repo("gistbench/results").head.files
+    assert {"index.parquet", "published.parquet", "categories.parquet", "results.json", "README.md"} <= set(files)
+    assert sum(name.endswith("/scores.parquet") for name in files) == 3
+    assert not any("answers" in name for name in files)
+    space = hub.repo("gistbench/leaderboard", "spaces").head.files
+    assert {"app.py", "README.md", "requirements.txt", "leaderboard/page.py", "leaderboard/page.css"} <= set(space)
+    assert space["results.txt"].content == b"gistbench/results\n"
+
+
+def test_a_submission_from_the_hub_becomes_a_pull_request(pushed, hub, environment, demo_suite, repo_root, tmp_path):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    for name in FILES:
+        (folder / name).write_bytes((demo_suite / "lexical--tfidf@1" / name).read_bytes())
+    before = hub.repo("gistbench/results").head.oid
+    done = subprocess.run(
+        [sys.executable, "-c", SUBMIT, str(folder)],
+        env=environment,
+        cwd=repo_root / "space",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    hm, url, *refusals = done.stdout.splitlines()
+    manifest = json.loads((demo_suite / "lexical--tfidf@1" / "manifest.json").read_text())
+    assert float(hm) == manifest["phases"]["score"]["hm"]
+    assert url.endswith("/datasets/gistbench/results/discussions/1")
+    assert [bool(re.match("refused: (The Hub does not give|These files are missing)", line)) for line in refusals] == [
+        True,
+        True,
+        True,
+    ]
+    repo = hub.repo("gistbench/results")
+    assert repo.head.oid == before  # nobody but a maintainer changes the results
+    proposed = repo.at("refs/pr/1").files
+    new = sorted(set(proposed) - set(repo.head.files))
+    place = "records/demo/lexical--tfidf@1/lexical--overlap+self-judged"
+    assert {f"{place}/manifest.json", f"{place}/scores.parquet"} <= set(new)
+    assert all(name.startswith(f"{place}/") for name in new)
+    assert json.loads(proposed[f"{place}/manifest.json"].content)["origin"] == "self-judged"
+
+
+def test_the_last_results_are_served_where_the_hub_goes_away(pushed, environment, repo_root, tmp_path, demo_suite):
+    with hub_server.Hub(tokens={WRITER: "gistbench"}) as other:
+        own = environment | {"HF_ENDPOINT": other.endpoint, "HF_HOME": str(tmp_path)}
+        subprocess.run([sys.executable, "-c", PUSH, str(demo_suite)], env=own, check=True, capture_output=True)
+        process = subprocess.Popen(
+            [sys.executable, "-c", REFRESH],
+            env=own,
+            cwd=repo_root / "space",
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdout.readline().strip().endswith("False")
+    out, _ = process.communicate("\n")
+    assert out.startswith("False True The Hub does not give gistbench/results")
+
+
+def test_the_space_imports_only_what_its_requirements_name(repo_root):
+    """It is deployed alone."""
+    allowed = {
+        line.split(">")[0].split("=")[0] for line in (repo_root / "space" / "requirements.txt").read_text().split()
+    }
+    allowed |= {"fastapi", "uvicorn", "httpx2"}  # of gradio and huggingface_hub
+    for place, path in space_files().items():
+        if not place.endswith(".py"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                assert node.level <= 1, place
+                names = [node.module] if node.level == 0 else []
+            for name in names:
+                top = name.split(".")[0]
+                assert top in allowed or top in sys.stdlib_module_names or (place == "app.py" and top == "leaderboard")
+    import yaml
+
+    front = yaml.safe_load((repo_root / "space" / "README.md").read_text().split("---")[1])
+    assert (front["sdk"], front["app_file"]) == ("gradio", "app.py")
+    assert len(front["short_description"]) <= 60
