@@ -422,7 +422,10 @@ def test_11_the_rerun_pays_for_every_call_again(run_world, overlap_judge, script
     clean = run_world("clean", judge=unplugged(judge), candidates={"one": unplugged(said)})
     for table in ("extractions", "groundings", "retrievals", "mappings", "interests", "scores"):
         assert only(resumed).read(table).equals(only(clean).read(table))
-    assert only(resumed).manifest["phases"]["judge"]["stages"] == only(clean).manifest["phases"]["judge"]["stages"]
+    accounts = [only(run).manifest["phases"]["judge"]["stages"] for run in (resumed, clean)]
+    for stage in [stage for stages in accounts for stage in stages.values()]:
+        del stage["wall_seconds"]
+    assert accounts[0] == accounts[1]
 
 
 def test_12_an_error_in_chunk_2_hides_its_cause(run_world, caplog):
@@ -493,7 +496,7 @@ def test_14_backticks_fail_and_truncated_lists_give_nothing(run_world):
 
     run = only(run_world(candidates={"one": candidate}))
     assert set(interests_of(run)) == {("u1", "NBA")}  # what was complete counts
-    assert run.manifest["phases"]["extract"]["stages"]["extract"]["outcomes"]["truncated"] == 1
+    assert run.manifest["phases"]["extract"]["stages"]["extract"]["outcomes"]["truncated"] == 2  # and with more room
     assert run.read("users")["scored"].to_pylist() == [True, True]
     assert "truncated" in run.read("answers")["status"].to_pylist()
 

@@ -10,6 +10,8 @@ from .analysis import Analysis, FigureSpec, Options, Reference, analysis
 from .frames import KEY, typed, wilson
 from .load import Runs
 
+__all__ = ["calibration", "median_interval_places"]
+
 SIZES = (20, 50, 100, 200, 500)
 N_SAMPLES = 1000
 

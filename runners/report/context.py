@@ -14,6 +14,8 @@ from .frames import typed
 from .load import Run, Runs, rescore, scores_frame, unite_oracles
 from .published import value
 
+__all__ = ["table_14"]
+
 _PUBLISHED = {
     "ig_precision": "IG P (%)",
     "ig_recall": "IG R (%)",

@@ -10,6 +10,8 @@ from .frames import typed
 from .load import Runs
 from .published import paper_dataset, published, value
 
+__all__ = ["table_24", "table_25", "table_27"]
+
 _STAGES = {
     "ground": "IG evidence relevance",
     "shortlist": "IS distractor filtering",

@@ -12,6 +12,8 @@ from .frames import typed
 from .load import Group, Runs
 from .published import published, value
 
+__all__ = ["concentration", "figure_8", "table_11"]
+
 _MAX_SUBSETS = 20_000
 BoolArray = npt.NDArray[np.bool_]
 

@@ -9,6 +9,8 @@ from .frames import KEY, typed
 from .load import Run, Runs
 from .published import published
 
+__all__ = ["table_7"]
+
 REASONS = {
     "insufficient_implicit_positive": "Ins. Imp+",
     "insufficient_explicit_positive": "Ins. Exp+",

@@ -10,6 +10,8 @@ from .frames import typed
 from .load import Runs
 from .published import value
 
+__all__ = ["fidelity_tables", "table_10"]
+
 _TYPES = {
     "implicit_negative": "Implicit Negative",
     "implicit_positive": "Implicit Positive",

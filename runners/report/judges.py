@@ -20,6 +20,8 @@ from .annotators import RECORD, cohen_kappa, read_annotations
 from .frames import spearman, typed, wilson
 from .load import COUNTS, Group, Run, Runs
 
+__all__ = ["judge_errors", "judges"]
+
 N_DRAWS = 20
 """Imputations of what the judge should have said; each scores all records once more."""
 _TYPES = [name.removeprefix("n_") for name in COUNTS]

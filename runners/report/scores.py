@@ -11,6 +11,8 @@ from .frames import KEY, medians, quantiles, typed
 from .load import Runs
 from .published import paper_dataset, published
 
+__all__ = ["figure_3", "figure_4", "figure_5", "figure_9", "table_3", "table_4"]
+
 _ISO = tuple(Reference("iso_f1", level / 10, f"F1 {level / 10:g}") for level in range(1, 10, 2))
 
 

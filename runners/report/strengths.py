@@ -9,6 +9,8 @@ from .analysis import Analysis, FigureSpec, Options, Unavailable, analysis
 from .frames import KEY, typed, wilson
 from .load import Group, Runs
 
+__all__ = ["strengths"]
+
 
 def _places(group: Group, options: Options) -> pd.DataFrame | None:
     """Return ``category_id``, ``category`` and ``domain``; None without a taxonomy."""

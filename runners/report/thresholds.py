@@ -10,6 +10,8 @@ from .frames import spearman, typed
 from .load import Group, Runs
 from .published import published, value
 
+__all__ = ["scores_under", "table_20", "table_21", "table_22"]
+
 SETTINGS = ("lenient", "base", "strict")
 _ROWS = {"lenient": "Lenient (-1)", "base": "Base (paper)", "strict": "Strict (+1)"}
 _COLUMNS = {

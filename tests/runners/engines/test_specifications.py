@@ -61,7 +61,7 @@ def test_a_table_of_options_is_a_specification_too():
         ("vllm:", r"name: .*at least 1 character"),
         ("", r"name: .*at least 1 character"),
         ({"engine": "vllm"}, r"name: Field required"),
-        ({"name": "a", "engine": "vlm"}, r"There is no engine 'vlm'.*There are: lexical, vllm, openai"),
+        ({"name": "a", "engine": "vlm"}, r"There is no engine 'vlm'.*There are: lexical, vllm, ray, openai, transf"),
     ],
 )
 def test_what_cannot_be_used_is_named_with_what_there_is(specification, message):
