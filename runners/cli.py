@@ -3,8 +3,6 @@
 import logging
 import sys
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TextIO
 
@@ -57,6 +55,7 @@ from .cli_options import (
 from .cli_plan import plan, plan_qrels, show_plan
 from .cli_qrels import qrels_app
 from .cli_report import compare, gate, inspect, report, show_comparison
+from .cli_session import session as open_session
 from .cli_space import push_results_command, push_space_command, space
 from .cli_store import store_app
 from .config import RunConfig, load_config
@@ -174,14 +173,14 @@ def run(
     if repeats is not None:
         from .repeats import repeats_table, run_repeats
 
-        with _session(None, budget, limit) as session:
+        with open_session(err, None, budget, limit) as session:
             rows = run_repeats(output, configured, repeats, **options, **session)
         out.print(repeats_table(rows))
         out.print(f"Written to [bold]{escape(str(output))}[/bold]: repeats.json, and a suite folder for each repeat.")
         return
     from .suite import Suite
 
-    with _session(output, budget, limit) as session:
+    with open_session(err, output, budget, limit) as session:
         comparison = Suite(output, configured, **options, **session).run()
     if comparison is None:
         out.print(f"Ended with the stage {stage}. The same command without --stage goes on from here.")
@@ -222,7 +221,7 @@ def extract(
     settings = read_settings(locals())
     from .suite import Suite
 
-    with _session(output, budget, limit) as session:
+    with open_session(err, output, budget, limit) as session:
         suite = Suite(output, load_config(config, settings), store=store, retry_failed=retry_failed, **session)
         runs = suite.extract()
     table = Table("Candidate", "Users", "Interests", "Run folder", title="Extracted")
@@ -258,7 +257,7 @@ def judge(
     from .suite import Suite
 
     changes = {"judge": judge, "max_reasks": max_reasks, "profiles": profiles}
-    with _session(suite, budget, limit) as session:
+    with open_session(err, suite, budget, limit) as session:
         opened = Suite.open(suite, changes=changes, store=store, retry_failed=retry_failed, until=stage, **session)
         opened.judge()
         judged_by = opened.config.judge
@@ -339,23 +338,6 @@ def _show_plan(config: RunConfig) -> None:
     Suite(Path("."), config).check()
     show_plan(plan_run(config))
     out.print("Nothing was asked and nothing written. More about the cost: [bold]gistbench plan --help[/bold]")
-
-
-@contextmanager
-def _session(folder: Path | None, budget: list[str] | None, limit: int | None) -> Iterator[dict[str, Any]]:
-    """Give what a session of asking needs: progress, and what may stop it."""
-    from .budget import Budget as Allowance
-    from .halt import CallLimit, Halt, Limit
-    from .progress import RunProgress
-
-    limits: list[Limit] = []
-    if budget:
-        limits.append(Allowance.parse(budget))
-    if limit is not None:
-        limits.append(CallLimit(limit))
-    halt = Halt(*limits)
-    with RunProgress(err, folder) as progress, halt.on_signals():
-        yield {"progress": progress, "halt": halt}
 
 
 def _fail(message: str) -> NoReturn:

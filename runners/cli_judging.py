@@ -1,5 +1,7 @@
 """The commands of ``gistbench qrels`` that ask a judge, and what is made of the grades."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,15 +12,18 @@ from rich.table import Table
 
 from ..hf_datasets.errors import ConfigError
 from .cli_options import ASKING, LIMITS, MODELS, SPECIFICATION, Budget, Limit, Profiles, RetryFailed, Store, option
+from .cli_session import session
 
 if TYPE_CHECKING:
     from .qrels.judged import Judged
+    from .qrels.judging import Judging
     from .qrels.work import Work
     from .stages.grade import Condition
 
 __all__ = ["COMMANDS"]
 
 out = Console()
+err = Console(stderr=True)
 
 WorkFolder = Annotated[Path, typer.Option("--work", "-w", help="the work folder of all steps", show_default=False)]
 Judge = Annotated[str, option(f"the model that induces and judges{SPECIFICATION}", MODELS, "--judge", "-j")]
@@ -286,7 +291,7 @@ def run(
         gistbench qrels run -w work/ml --dataset movielens_ratings --source ml-latest-small --items movies.csv
             --judge meta-llama/Llama-3.3-70B-Instruct?tensor_parallel_size=4 --take 200
     """
-    from .cli_qrels import _Bar
+    from .progress import StepProgress
     from .qrels.expand import expand as expand_step
     from .qrels.induce import induce as induce_step
     from .qrels.judge import judge as judge_step
@@ -301,7 +306,7 @@ def run(
     which = _pairs(pairs)
     folder = _work(work)
     split_step(folder, dataset, source=None if source is None else str(source), items=items, seed=seed)
-    with _Bar() as progress:
+    with StepProgress(err) as progress:
         recommend_step(folder, settings=load_settings(names=runs or None), seed=seed, progress=progress)
         sample_step(folder, sizes=[take] if take else SIZES, take=take, seed=seed, progress=progress)
         pool_step(folder, depth=depth, progress=progress)
@@ -352,6 +357,7 @@ COMMANDS = (induce, judge, expand, experiments, panel, uncertain, validate, run)
 """To be registered, in this order."""
 
 
+@contextmanager
 def _asking(
     work: Path,
     judge: str,
@@ -361,11 +367,8 @@ def _asking(
     retry_failed: bool,
     budget: list[str] | None,
     limit: int | None,
-) -> Any:
+) -> Iterator["Judging"]:
     """Open a judge with what stops a session, and close both."""
-    from contextlib import contextmanager
-
-    from .cli import _session  # the command line imports these commands first
     from .profiles import use_profiles
     from .qrels.judging import open_judge
 
@@ -373,18 +376,12 @@ def _asking(
         raise ConfigError(f"--max-reasks {max_reasks}: it must be 0 or more.")
     if profiles is not None:
         use_profiles(profiles)
-
-    @contextmanager
-    def opened() -> Any:
-        with (
-            _session(None, budget, limit) as session,
-            open_judge(
-                _work(work), judge, store=store, max_reasks=max_reasks, retry_failed=retry_failed, **session
-            ) as judging,
-        ):
-            yield judging
-
-    return opened()
+    options: dict[str, Any] = {"store": store, "max_reasks": max_reasks, "retry_failed": retry_failed}
+    with (
+        session(err, None, budget, limit) as stopping,
+        open_judge(_work(work), judge, **options, **stopping) as judging,
+    ):
+        yield judging
 
 
 def _write_experiments(

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from ..hf_datasets.errors import ConfigError
 from .cli_datasets import read_options
 from .cli_judging import COMMANDS
+from .progress import StepProgress
 
 if TYPE_CHECKING:
     from .qrels.work import Work
@@ -30,42 +30,6 @@ _GIB = 1 << 30
 WorkFolder = Annotated[Path, typer.Option("--work", "-w", help="the work folder of all steps", show_default=False)]
 Seed = Annotated[int, typer.Option("--seed", help="of every draw")]
 Threshold = Annotated[float, typer.Option("--relevance-threshold", help="the lowest rating that is relevant for AP")]
-
-
-class _Bar:
-    """One bar for each step, by runs; nothing where standard error is no terminal."""
-
-    def __init__(self) -> None:
-        self._bars = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[note]}"),
-            console=err,
-            disable=not err.is_terminal,
-        )
-        self._n_stored = 0
-        self._task = TaskID(0)
-
-    def __enter__(self) -> "_Bar":
-        self._bars.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bars.stop()
-
-    def start(self, description: str, total: int) -> None:
-        self._n_stored = 0
-        self._task = self._bars.add_task(description, total=total, note="")
-
-    def advance(self, *, stored: bool) -> None:
-        self._n_stored += stored
-        note = f"{self._n_stored} finished before" if self._n_stored else ""
-        self._bars.update(self._task, advance=1, note=note)
-
-    def finish(self) -> None:
-        pass
 
 
 def _listed(help: str, flag: str) -> Any:
@@ -184,7 +148,7 @@ def recommend(
     if max_items is not None and max_items < 1:
         raise ConfigError(f"--max-items {max_items}: it must be 1 or more.")
     chosen = load_settings(settings, run) if run or settings is not None or not imports else None
-    with _Bar() as progress:
+    with StepProgress(err) as progress:
         record = step(
             _work(work),
             settings=chosen,
@@ -248,7 +212,7 @@ def sample(
     from .qrels.sample import SIZES
     from .qrels.sample import sample as step
 
-    with _Bar() as progress:
+    with StepProgress(err) as progress:
         record = step(
             _work(work),
             sizes=size or SIZES,
@@ -315,7 +279,7 @@ def pool(
     from .qrels.pool import pool as step
 
     folder = _work(work)
-    with _Bar() as progress:
+    with StepProgress(err) as progress:
         record = step(folder, depth=depth, head_share=head_share, all_users=all_users, progress=progress)
     low, _, median, _, high = record["pairs_per_user_quantiles"]
     out.print(

@@ -12,7 +12,16 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.live import Live
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    ProgressColumn,
+    Task,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.progress import Progress as Bars
 from rich.table import Table
 from rich.text import Text
@@ -22,7 +31,7 @@ from ..hf_datasets.errors import StoreError
 from .requests import STATUSES, Outcome
 from .suitefolder import SuiteFolder
 
-__all__ = ["PROGRESS_FILE", "RunProgress", "watch"]
+__all__ = ["PROGRESS_FILE", "RunProgress", "StepProgress", "watch"]
 
 logger = logging.getLogger(__name__)
 
@@ -172,6 +181,45 @@ class RunProgress:
                 temporary.write_text(json.dumps(record), encoding="utf-8")
         except OSError as error:  # who watches sees less; the run itself says what is wrong with the disk
             logger.debug("%s cannot be written: %s", PROGRESS_FILE, error)
+
+
+class StepProgress:
+    """The progress of a step that asks no model: a bar in a terminal. Use it as a context manager."""
+
+    def __init__(self, console: Console) -> None:
+        """Draw on a console, if it is a terminal."""
+        self._bars = Bars(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[note]}"),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self._n_stored = 0
+        self._task = TaskID(0)
+
+    def __enter__(self) -> "StepProgress":
+        self._bars.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bars.stop()
+
+    def start(self, description: str, total: int) -> None:
+        """Show a new bar."""
+        self._n_stored = 0
+        self._task = self._bars.add_task(description, total=total, note="")
+
+    def advance(self, *, stored: bool) -> None:
+        """Move on by one run, made now or before."""
+        self._n_stored += stored
+        note = f"{self._n_stored} finished before" if self._n_stored else ""
+        self._bars.update(self._task, advance=1, note=note)
+
+    def finish(self) -> None:
+        """Leave the bar as it is."""
 
 
 def watch(folder: Path, console: Console, *, every_s: float = 1.0) -> None:

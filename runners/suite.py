@@ -19,15 +19,16 @@ import pyarrow.compute as pc
 from ..hf_datasets import Taxonomy, load_taxonomy
 from ..hf_datasets.errors import ConfigError, GistbenchWarning, StoreError
 from .accounting import versions, write_answers
+from .asking import ask
 from .comparison import Comparison
 from .config import RunConfig, load_config
 from .data import Data, load_data
 from .engines import Engine, ModelConfig, open_engine, parse_model
-from .execute import Progress, SilentProgress, execute
+from .execute import Progress, SilentProgress
 from .halt import Halt
 from .oracle import Category, TaxonomyName, build_oracle, read_given_oracle
 from .prompts import PROMPTS, load_prompt
-from .requests import ModelRef, canonical_json
+from .requests import ModelRef
 from .runfolder import RunFolder, slug, write_json
 from .score import check_thresholds, score_run, verify_run
 from .stages.base import Answered, Asker, Stage
@@ -213,8 +214,7 @@ class Suite:
             history_length=self.config.history_length,
         )
         tally = Tally()
-        with store.engine(partial(_made_by, engine)):
-            users, extractions = stage.records(self._ask(stage, engine, store, candidate=engine.model, tally=tally))
+        users, extractions = stage.records(self._ask(stage, engine, store, candidate=engine.model, tally=tally))
         cited = _cited(extractions)
         phase = {
             "model": _describe(config, engine),
@@ -279,12 +279,11 @@ class Suite:
         claims = self._claims(run.read("extractions"))
         tallies: dict[str, Tally] = {}
 
-        def ask(stage: Stage[Any, Any]) -> Iterator[Answered[Any, Any]]:
+        def ask_stage(stage: Stage[Any, Any]) -> Iterator[Answered[Any, Any]]:
             tallies[stage.name] = Tally()
             return self._ask(stage, engine, store, candidate=candidate, tally=tallies[stage.name])
 
-        with store.engine(partial(_made_by, engine)):
-            tables = self._judgements(claims, ask, lambda stage: self._asker(stage, engine, config))
+        tables = self._judgements(claims, ask_stage, lambda stage: self._asker(stage, engine, config))
         if tables is None:
             return
         keys = [(key, name) for name, tally in tallies.items() for key in tally.keys]
@@ -312,7 +311,7 @@ class Suite:
     def _judgements(
         self,
         claims: Sequence[Claim],
-        ask: Callable[[Stage[Any, Any]], Iterator[Answered[Any, Any]]],
+        ask_stage: Callable[[Stage[Any, Any]], Iterator[Answered[Any, Any]]],
         asker: Callable[[str], Asker],
     ) -> dict[str, pa.Table] | None:
         """Ask the judge's stages of one candidate; None where the run ends before the last of them."""
@@ -321,11 +320,11 @@ class Suite:
         for claim in claims:
             names.setdefault(claim.user, []).append(claim.interest)
         ground = Ground(asker("ground"), data.histories, claims)
-        tables = {"groundings": ground.records(ask(ground))}
+        tables = {"groundings": ground.records(ask_stage(ground))}
         if self._until == "ground":
             return None
         shortlist = Shortlist(asker("shortlist"), data.pool, names)
-        short = tables["shortlists"] = shortlist.records(ask(shortlist))
+        short = tables["shortlists"] = shortlist.records(ask_stage(shortlist))
         if self._until == "shortlist":
             return None
         shortlists = dict(zip(short["user_id"].to_pylist(), short["object_ids"].to_pylist(), strict=True))
@@ -339,13 +338,13 @@ class Suite:
             unanswered=unanswered,
             seed=self.config.seed,
         )
-        tables["retrievals"] = retrieve.records(ask(retrieve))
+        tables["retrievals"] = retrieve.records(ask_stage(retrieve))
         if self._until == "retrieve":
             return None
         if data.taxonomy is not None:
             interests = [claim.interest for claim in claims]
             mapping = Map(asker("map"), data.taxonomy, interests, batch_size=self.config.names_per_mapping)
-            tables["mappings"] = mapping.records(ask(mapping))
+            tables["mappings"] = mapping.records(ask_stage(mapping))
         return tables
 
     def score(self) -> Comparison:
@@ -467,33 +466,19 @@ class Suite:
     def _ask(
         self, stage: Stage[Any, Any], engine: Engine, store: ResponseStore, *, candidate: ModelRef, tally: Tally
     ) -> Iterator[Answered[Any, Any]]:
-        """Yield a stage's answers, and say in the end how many cannot be used."""
-        what = f"{stage.name:<10}{candidate}"
-        answers = execute(
+        """Ask a stage about one candidate."""
+        return ask(
             stage,
             engine,
             store,
+            description=f"{stage.name:<10}{candidate}",
+            work=[self.data.record["users_sha256"], str(candidate)],
+            tally=tally,
             max_reasks=self.config.max_reasks,
             retry_failed=self._retry_failed,
             progress=self._progress,
-            description=what,
             halt=self._halt,
         )
-        # Sessions of the same work add up, over resumes.
-        asked_of = [stage.name, self.data.record["users_sha256"], str(candidate), str(engine.model)]
-        tally.work = canonical_json(asked_of).decode()
-        with store.session(tally.work):
-            yield from tally.over(answers)
-        if (first := tally.first_unreadable) is not None:
-            logger.warning(
-                "%s: %d of %d answers cannot be used. The first: %s: %s Answer: %.200r",
-                what,
-                tally.n_unreadable,
-                tally.n_subjects,
-                first.subject,
-                first.outcome.problem or first.parsed.problem,
-                first.outcome.text,
-            )
 
     @property
     def _config_record(self) -> dict[str, Any]:
@@ -572,18 +557,6 @@ def _asked(run: RunFolder) -> list[tuple[str, str]]:
 def _who(described: Mapping[str, Any]) -> dict[str, Any]:
     """Return what decides a model's answers, of all that is recorded of it."""
     return {name: described[name] for name in ("name", "revision", "profile", "sampling", "structured")}
-
-
-REACH = ("base_url", "api_key_env", "concurrency", "timeout_s", "max_attempts")
-"""Options that say how a server is reached, and nothing of what answers there."""
-
-
-def _made_by(engine: Engine) -> dict[str, Any]:
-    """Return what may change an answer's last digits: engine, versions, options, hardware."""
-    described = engine.describe()
-    options = {name: value for name, value in described.get("options", {}).items() if name not in REACH}
-    names = ("engine", "versions", "data_parallel_size", "hardware")
-    return {"options": options, **{name: described[name] for name in names if name in described}}
 
 
 def _describe(config: ModelConfig, engine: Engine) -> dict[str, Any]:

@@ -9,12 +9,12 @@ from typing import Any
 
 from ...hf_datasets.errors import ConfigError
 from ..accounting import versions
+from ..asking import ask
 from ..engines import Engine, ModelConfig, open_engine, parse_model
-from ..execute import Progress, SilentProgress, execute
+from ..execute import Progress, SilentProgress
 from ..halt import Halt
 from ..prompts import load_prompt
 from ..rated import ItemTexts, RatedHistories
-from ..requests import canonical_json
 from ..runfolder import slug
 from ..stages.base import Answered, Asker, Stage
 from ..store import ResponseStore
@@ -68,29 +68,18 @@ class Judging:
             tally: counts the answers.
             work: what the store calls this work; sessions of the same add up.
         """
-        answers = execute(
+        return ask(
             stage,
             self.engine,
             self.store,
+            description=what,
+            work=work,
+            tally=tally,
             max_reasks=self.max_reasks,
             retry_failed=self.retry_failed,
             progress=self.progress,
-            description=what,
             halt=self.halt,
         )
-        tally.work = canonical_json([stage.name, *work, str(self.engine.model)]).decode()
-        with self.store.engine(self.engine.describe), self.store.session(tally.work):
-            yield from tally.over(answers)
-        if (first := tally.first_unreadable) is not None:
-            logger.warning(
-                "%s: %d of %d answers cannot be used. The first: %s: %s Answer: %.200r",
-                what,
-                tally.n_unreadable,
-                tally.n_subjects,
-                first.subject,
-                first.outcome.problem or first.parsed.problem,
-                first.outcome.text,
-            )
 
     def account(self, stage: str, *tallies: Tally) -> dict[str, Any]:
         """Return what a record says of how it was made, and ``n_errors``: questions that got no answer at all."""
