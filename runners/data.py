@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from ..hf_datasets import (
     DATASET_NAMES,
     Taxonomy,
@@ -17,7 +19,7 @@ from ..hf_datasets import (
 from .config import RunConfig
 from .histories import Histories, ObjectPool, sample_pool
 
-__all__ = ["Data", "load_data"]
+__all__ = ["Data", "choose_taxonomy", "choose_users", "load_data"]
 
 
 @dataclass(frozen=True)
@@ -39,17 +41,9 @@ def load_data(config: RunConfig) -> Data:
     """
     engagements = load_engagements(config.dataset, source=config.source, **config.dataset_options)
     whole = describe_engagements(engagements)
-    users = filter_users(
-        engagements,
-        config.users,
-        min_engagements=config.min_engagements,
-        n_users=config.n_users,
-        seed=config.seed,
-        stratified=config.sample == "stratified",
-    )
+    users = choose_users(engagements, config)
     named = config.dataset in DATASET_NAMES
-    taxonomy_name = config.taxonomy or (dataset_record(config.dataset).taxonomy if named else "open")
-    taxonomy = None if taxonomy_name == "none" else load_taxonomy(taxonomy_name, source=config.taxonomy_source)
+    taxonomy = choose_taxonomy(config)
     return Data(
         histories=Histories(users, signals=whole.signals, max_item_chars=config.max_item_chars),
         pool=sample_pool(engagements, size=config.pool_size, seed=config.seed, max_item_chars=config.max_item_chars),
@@ -69,3 +63,30 @@ def load_data(config: RunConfig) -> Data:
             "taxonomy": {"name": taxonomy.name, "sha256": taxonomy.sha256} if taxonomy else None,
         },
     )
+
+
+def choose_users(engagements: pa.Table, config: RunConfig) -> pa.Table:
+    """Return the engagements of the users that a configuration names.
+
+    Raises:
+        ConfigError: there are no such users.
+    """
+    return filter_users(
+        engagements,
+        config.users,
+        min_engagements=config.min_engagements,
+        n_users=config.n_users,
+        seed=config.seed,
+        stratified=config.sample == "stratified",
+    )
+
+
+def choose_taxonomy(config: RunConfig) -> Taxonomy | None:
+    """Return the taxonomy that a configuration names, or else the data set's own; None where it wants none.
+
+    Raises:
+        ConfigError, DataError: it cannot be had or used.
+    """
+    default = dataset_record(config.dataset).taxonomy if config.dataset in DATASET_NAMES else "open"
+    name = config.taxonomy or default
+    return None if name == "none" else load_taxonomy(name, source=config.taxonomy_source)

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ..hf_datasets import INTERACTION_TYPES
-from ..hf_datasets.schema import order_newest_first, take_rows
+from ..hf_datasets.schema import order_newest_first
 from .draw import hash_strings, order, salt
 from .prompts import clean
 
@@ -136,8 +136,14 @@ class Histories:
 
 def _texts_by_object(engagements: pa.Table) -> "pd.Series[str]":
     """Return each object's first text, indexed by id in the order of ids."""
-    codes = engagements["object_id"].combine_chunks().dictionary_encode()
-    _, first_rows = np.unique(codes.indices.to_numpy(), return_index=True)
-    # Codes are given in the order of first appearance, so the first rows are those of the dictionary.
-    texts = take_rows(engagements.select(["object_text"]), first_rows)["object_text"]
-    return pd.Series(texts.to_pylist(), index=codes.dictionary.to_pylist(), dtype=object).sort_index()
+    ids = engagements["object_id"].combine_chunks().dictionary_encode()
+    # A dictionary is in the order of first appearance, and so are the first rows of its entries.
+    _, first_rows = np.unique(ids.indices.to_numpy(), return_index=True)
+    texts: list[str] = []
+    start = 0
+    # Chunk by chunk: to take from all of them at once would copy every text first.
+    for chunk in engagements["object_text"].chunks:
+        rows = first_rows[np.searchsorted(first_rows, start) : np.searchsorted(first_rows, start + len(chunk))]
+        texts += chunk.take(pa.array(rows - start)).to_pylist()
+        start += len(chunk)
+    return pd.Series(texts, index=ids.dictionary.to_pylist(), dtype=object).sort_index()

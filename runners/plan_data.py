@@ -11,23 +11,19 @@ from dataclasses import dataclass
 from itertools import cycle, islice
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ..hf_datasets import (
-    DATASET_NAMES,
     Taxonomy,
-    dataset_record,
-    filter_users,
     load_engagements,
     load_taxonomy,
 )
 from ..hf_datasets.results_published import published_value
 from .config import RunConfig
+from .data import choose_taxonomy, choose_users
 from .draw import order, salt
 from .histories import Histories, ObjectPool, sample_pool
-from .prompts import clean
 from .runfolder import RunFolder
 from .stages.ground import Claim
 
@@ -120,28 +116,17 @@ class Interests:
 
 
 def load_plan_data(config: RunConfig) -> PlanData:
-    """Load what a run would read, each object's text once: a copy for each engagement would need gigabytes.
+    """Load what a run would read, without the fingerprints and counts that a run records.
 
     Raises:
         ConfigError, DataError: it cannot be had or used.
     """
     engagements = load_engagements(config.dataset, source=config.source, **config.dataset_options)
     signals = pc.unique(engagements["interaction_type"]).to_pylist()
-    users = filter_users(
-        engagements, config.users, min_engagements=config.min_engagements, n_users=config.n_users, seed=config.seed
-    )
-    everything = _one_row_per_object(engagements)
-    pool = sample_pool(everything, size=config.pool_size, seed=config.seed, max_item_chars=config.max_item_chars)
-    objects = everything if users is engagements else _one_row_per_object(users)
-    text = users.schema.get_field_index("object_text")
-    blank = pa.array([""], pa.string()).take(pa.array(np.zeros(users.num_rows, np.int8)))
-    histories = Histories(users.set_column(text, users.schema.field(text), blank), signals=signals, max_item_chars=None)
-    rows = pc.index_in(pa.array(histories.object_ids, pa.string()), value_set=objects["object_id"].combine_chunks())
-    texts = objects["object_text"].take(rows).to_pylist()
-    histories.texts = tuple(clean(text, config.max_item_chars) for text in texts)
-    named = config.dataset in DATASET_NAMES
-    taxonomy_name = config.taxonomy or (dataset_record(config.dataset).taxonomy if named else "open")
-    taxonomy = None if taxonomy_name == "none" else load_taxonomy(taxonomy_name, source=config.taxonomy_source)
+    users = choose_users(engagements, config)
+    pool = sample_pool(engagements, size=config.pool_size, seed=config.seed, max_item_chars=config.max_item_chars)
+    histories = Histories(users, signals=signals, max_item_chars=config.max_item_chars)
+    taxonomy = choose_taxonomy(config)
     return PlanData(
         histories=histories,
         pool=pool,
@@ -208,19 +193,3 @@ def _spread(expected: NDArray[np.float64]) -> NDArray[np.int64]:
     """Return whole numbers whose running sums are those expected, rounded down."""
     sums = np.floor(np.cumsum(expected) + 1e-9).astype(np.int64)
     return np.diff(sums, prepend=0)
-
-
-def _one_row_per_object(engagements: pa.Table) -> pa.Table:
-    """Return the id and text of each object's first row."""
-    ids = engagements["object_id"].combine_chunks().dictionary_encode()
-    first = np.zeros(len(ids.dictionary), np.int64)
-    numbers = ids.indices.to_numpy()
-    # Backwards, so that the first row of each object is written last. A dictionary is in the order of those rows.
-    first[numbers[::-1]] = np.arange(len(numbers))[::-1]
-    texts, start = [], 0
-    # Chunk by chunk: to take from all of them at once would copy every text first.
-    for chunk in engagements["object_text"].chunks:
-        rows = first[np.searchsorted(first, start) : np.searchsorted(first, start + len(chunk))]
-        texts.append(chunk.take(pa.array(rows - start)))
-        start += len(chunk)
-    return pa.table({"object_id": ids.dictionary, "object_text": pa.chunked_array(texts, pa.string())})
