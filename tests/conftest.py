@@ -15,7 +15,7 @@ from gistbench.hf_datasets.errors import GistbenchWarning
 from gistbench.runners.config import RunConfig
 from gistbench.runners.engines import ENGINES, ModelConfig
 from gistbench.runners.engines.lexical.judge import JUDGE
-from gistbench.runners.profiles import find_profile
+from gistbench.runners.profiles import PROFILES_VARIABLE, find_profile
 from gistbench.runners.requests import ModelRef, Outcome, Request
 from gistbench.runners.suite import Suite
 
@@ -34,6 +34,13 @@ TYPES = {
     "i-": "implicit_negative",
     "e-": "explicit_negative",
 }
+
+
+@pytest.fixture(autouse=True)
+def no_profiles_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Begin without profiles of one's own; what a test names in the environment is taken back after it."""
+    monkeypatch.setenv(PROFILES_VARIABLE, "")  # first set: deleting what is not there would take nothing back
+    monkeypatch.delenv(PROFILES_VARIABLE)
 
 
 @pytest.fixture(scope="session")

@@ -49,7 +49,6 @@ class Done:
 def gistbench(monkeypatch, capsys, tmp_path):
     """Run a command in this process, in an empty folder."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("GISTBENCH_PROFILES", "")  # what --profiles sets is taken back
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
     monkeypatch.setattr(cli.out, "_width", 200)
     monkeypatch.setattr(cli.err, "_width", 200)

@@ -22,11 +22,6 @@ from pydantic import ValidationError
 from rich.console import Console
 
 
-@pytest.fixture(autouse=True)
-def no_files(monkeypatch):
-    monkeypatch.delenv(PROFILES_VARIABLE, raising=False)
-
-
 @pytest.fixture
 def write(tmp_path):
     def write(text, name="mine.toml"):
