@@ -39,6 +39,7 @@ sys.path = [path for path in sys.path if Path(path or ".").resolve() != Path(__f
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "runners"))
 
 from fault_server import fault_server  # noqa: E402
+from gistbench.runners import asking  # noqa: E402
 from gistbench.runners import suite as suites  # noqa: E402
 from gistbench.runners.config import RunConfig  # noqa: E402
 from gistbench.runners.engines.openai import engine as openai_engine  # noqa: E402
@@ -154,7 +155,7 @@ class SuiteClock(Clock):
 def _timed_suite(folder: Path, url: str, options: argparse.Namespace) -> SuiteClock:
     clock = SuiteClock()
     with Patches() as patches:
-        patches.put(suites, "execute", clock.execute)
+        patches.put(asking, "execute", clock.execute)
         clock.suite_s = run_suite(folder, url, options)
     with ResponseStore(folder / suites.STORE) as store:
         clock.n_calls = len(store)
@@ -196,17 +197,17 @@ def _parts(folder: Path, url: str, options: argparse.Namespace) -> tuple[dict[st
         patches.put(ResponseStore, "commit", parts.timed("commit", ResponseStore.commit))
         patches.put(openai_engine, "_run", timed_loop)
         patches.put(Chat, "body", kept_body)
-        asking = [0.0]
+        spent = [0.0]
 
         def asked(*arguments: Any, **options: Any) -> Iterator[Any]:
             start = time.thread_time()
             yield from execute(*arguments, **options)
-            asking[0] += time.thread_time() - start
+            spent[0] += time.thread_time() - start
 
-        patches.put(suites, "execute", asked)
+        patches.put(asking, "execute", asked)
         run_suite(folder, url, options)
     named = {**parts.seconds, "http": http[0]}
-    named["rest_of_execute"] = asking[0] - sum(parts.seconds.values())
+    named["rest_of_execute"] = spent[0] - sum(parts.seconds.values())
     n_calls = len(bodies)
     per_call = {name: round(1000 * seconds / n_calls, 4) for name, seconds in named.items()}
     step = max(1, n_calls // N_PEER_CALLS)

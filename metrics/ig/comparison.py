@@ -21,6 +21,7 @@ __all__ = ["compare", "rank_groups"]
 FloatArray = npt.NDArray[np.float64]
 STATISTICS = ("median", "mean")
 _DIGITS = 12  # differences that are rounding errors are none
+_N_EXACT = 50  # up to so many differences, the null distribution is summed up rather than approximated
 
 
 def compare(
@@ -211,8 +212,29 @@ def _wilcoxon(a: FloatArray, b: FloatArray) -> tuple[float, float]:
     difference = np.round(a - b, _DIGITS)
     if not difference.any():
         return 0.0, 1.0
-    found = stats.wilcoxon(difference)
-    return float(found.statistic), float(found.pvalue)
+    difference = difference[difference != 0]
+    if len(difference) > _N_EXACT:
+        found = stats.wilcoxon(difference, method="asymptotic")
+        return float(found.statistic), float(found.pvalue)
+    doubled = np.rint(2 * stats.rankdata(np.abs(difference))).astype(np.int64)  # midranks are multiples of 1/2
+    positive, total = int(doubled[difference > 0].sum()), int(doubled.sum())
+    return min(positive, total - positive) / 2, _exact_p_value(doubled, min(positive, total - positive))
+
+
+def _exact_p_value(ranks: npt.NDArray[np.int64], least: int) -> float:
+    """Return how likely signs drawn by coins give a sum of ranks as far out as this one; ties among ranks are fine.
+
+    Args:
+        ranks: twice the midranks, integers.
+        least: the smaller one of the sums of positive and of negative ranks.
+    """
+    probability = np.zeros(int(ranks.sum()) + 1)
+    probability[0] = 1.0
+    for rank in ranks.tolist():
+        probability[rank:] += probability[: len(probability) - rank].copy()
+        probability /= 2
+    # The distribution is symmetric: the other side is as likely.
+    return min(1.0, 2 * float(probability[: least + 1].sum()))
 
 
 def _holm(p_values: list[float]) -> list[float]:
@@ -238,7 +260,8 @@ def _runs(order: list[int], differ: set[tuple[int, int]]) -> list[range]:
 def _policy(resampling: Resampling) -> dict[str, Any]:
     return {
         "users": "those for whom every model has a score",
-        "test": "Wilcoxon signed-rank, two-sided, zero differences dropped (scipy.stats.wilcoxon)",
+        "test": f"Wilcoxon signed-rank, two-sided, zero differences dropped; exact for up to {_N_EXACT} differences, ties "
+        "included, beyond that by the normal distribution (scipy.stats.wilcoxon)",
         "differences": f"rounded to {_DIGITS} digits",
         "interval": {**resampling.policy(), "paired": "the same users are drawn for every model"},
     }

@@ -6,15 +6,19 @@ from typing import Any, NamedTuple
 from .answers import THINK_TAGS, Parsed, answer_of, clean_text, excerpt, strip_fence
 from .json_values import find_values, read_whole
 
-__all__ = ["INSTRUCTIONS", "NARRATIVE", "TASTE_SCHEMA", "Taste", "parse_taste"]
+__all__ = ["INSTRUCTIONS", "MAX_CHARS", "MIN_CHARS", "NARRATIVE", "TASTE_SCHEMA", "Taste", "parse_taste"]
 
 NARRATIVE = ("likes", "dislikes", "themes", "intensity", "exceptions")
 INSTRUCTIONS = ("high", "middle", "low", "weighing", "priorities", "partial_evidence")
+MIN_CHARS, MAX_CHARS = 12, 600
+"""Of a text: from "No evidence." to three long sentences. An engine that holds answers to the schema ends each text."""
 TASTE_SCHEMA: dict[str, Any] = {
     "json": {
         "type": "object",
-        # No lengths: engines take minutes to compile counted repetition in so many texts.
-        "properties": {name: {"type": "string"} for name in (*NARRATIVE, *INSTRUCTIONS)},
+        "properties": {
+            name: {"type": "string", "minLength": MIN_CHARS, "maxLength": MAX_CHARS}
+            for name in (*NARRATIVE, *INSTRUCTIONS)
+        },
         "required": [*NARRATIVE, *INSTRUCTIONS],
         "additionalProperties": False,
     }
