@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .engines.base import ModelConfig
-from .profiles import find_profile
+from .profiles import find_profile, template_options
 from .requests import Message
 
 __all__ = ["CHARS_PER_TOKEN", "Estimate", "TokenCounter", "Tokenizer", "find_context", "find_counter"]
@@ -119,7 +119,7 @@ def find_counter(
     short = Path(source).resolve().name if Path(source).is_dir() else source
     if tokenizer:
         return Tokenizer(found, f"the tokenizer of {short}, in place of its own", {})
-    options = dict(find_profile(config.name, config.profile).chat_template_options)
+    options = template_options(find_profile(config.name, config.profile))
     return Tokenizer(found, f"the tokenizer of {short}", options)
 
 
