@@ -1,16 +1,18 @@
 """How much a run may use: tokens, GPU hours or money, from ``--budget`` strings.
 
-A budget counts what this session asks for; what the store served from earlier ones is free. Knows nothing of engines:
-it is told how many GPUs are at work, and of every outcome.
+A budget counts what this session asks for; what the store served from earlier ones is free. It is told which engine is
+at work, as that describes itself, and of every outcome.
 """
 
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from ..hf_datasets.errors import ConfigError
-from .prices import Prices
-from .requests import Outcome, Request
+from .cost import is_paid, n_gpus_of
+from .prices import PRICES_VARIABLE, Price, Prices
+from .requests import Outcome
 
 __all__ = ["Budget"]
 
@@ -35,9 +37,9 @@ class Budget:
 
         Args:
             tokens: read and written together, cached ones included.
-            gpu_hours: wall time times GPUs; see `use_gpus`.
-            money: US dollars.
-            prices: by which money is counted; by default those of the package.
+            gpu_hours: wall time times GPUs, while an engine is at work.
+            money: US dollars; models on engines of our own cost none.
+            prices: by which money is counted; by default those of `Prices.load`.
             clock: returns seconds.
 
         Raises:
@@ -50,7 +52,8 @@ class Budget:
                 raise ConfigError(f"A budget of {limit:g} {name} allows nothing. Give more than 0.")
         self._prices = prices or Prices.load()
         self._clock = clock
-        self._n_gpus = 0
+        self._n_gpus = 0.0
+        self._price: Price | None = None
         self._since = clock()
         self.spent_tokens = 0
         self._gpu_seconds = 0.0
@@ -88,38 +91,46 @@ class Budget:
             limits[unit] = float(found[1]) * _FACTORS[found[2].lower()]
         return cls(**limits, prices=prices, clock=clock)
 
-    def use_gpus(self, n_gpus: int) -> None:
-        """Say how many GPUs are at work from now on: 0 while none is."""
-        self._tick()
-        self._n_gpus = n_gpus
-
-    def check(self, model: str) -> None:
+    def check(self, model: str, described: Mapping[str, Any]) -> None:
         """Make sure that a model can be counted, before it is asked anything.
 
+        Args:
+            model: its name.
+            described: what its engine says of itself.
+
         Raises:
-            ConfigError: money is limited, and the model's price is not known.
+            ConfigError: money is limited, and the price of a model that costs some is not known.
         """
-        if self.money is not None and self._prices.find(model) is None:
+        if self.money is not None and is_paid(described) and self._prices.find(model) is None:
             raise ConfigError(
-                f"No price of {model} is known, so a budget in money cannot be kept. Give --price-in and --price-out, "
-                "a --prices file, or limit tokens."
+                f"No price of {model} is known, so a budget in money cannot be kept. Put its price into a file in the "
+                f"form of runners/prices.toml and name that in the variable {PRICES_VARIABLE}, or limit tokens."
             )
 
-    def spend(self, request: Request, outcome: Outcome) -> None:
-        """Take in one outcome that an engine gave: every attempt, final or not.
+    def begin(self, model: str, described: Mapping[str, Any]) -> None:
+        """Say who is at work from now on.
 
         Raises:
-            ConfigError: money is limited, and the model's price is not known.
+            ConfigError: as `check`.
         """
+        self.check(model, described)
+        self._tick()
+        self._n_gpus = n_gpus_of(described)
+        self._price = self._prices.find(model) if is_paid(described) else None
+
+    def end(self) -> None:
+        """Say that nobody is at work any more."""
+        self._tick()
+        self._n_gpus, self._price = 0.0, None
+
+    def spend(self, outcome: Outcome) -> None:
+        """Take in one outcome of who is at work: every attempt, final or not."""
         self._tick()
         self.spent_tokens += outcome.n_prompt_tokens + outcome.n_output_tokens
-        if self.money is not None:
-            self.check(request.model.name)
-            price = self._prices.find(request.model.name)
-            if price is not None:
-                self.spent_money += price.money(
-                    outcome.n_prompt_tokens, outcome.n_cached_tokens, outcome.n_output_tokens
-                )
+        if self._price is not None:
+            self.spent_money += self._price.money(
+                outcome.n_prompt_tokens, outcome.n_cached_tokens, outcome.n_output_tokens
+            )
 
     @property
     def spent_gpu_hours(self) -> float:
@@ -137,11 +148,6 @@ class Budget:
         if self.money is not None and self.spent_money >= self.money:
             return f"The budget of {self.money:g} USD is spent ({self.spent_money:.2f} used)."
         return ""
-
-    @property
-    def is_spent(self) -> bool:
-        """Whether a limit is reached."""
-        return bool(self.spent)
 
     def _tick(self) -> None:
         now = self._clock()

@@ -167,7 +167,7 @@ def run(
         return
     configured = load_config(config, settings)
     if dry_run:
-        _show_plan(configured)
+        _show_plan(configured, output)
         return
     options: dict[str, Any] = {"store": store, "retry_failed": retry_failed, "until": stage}
     if repeats is not None:
@@ -330,12 +330,12 @@ def main() -> None:
         raise
 
 
-def _show_plan(config: RunConfig) -> None:
+def _show_plan(config: RunConfig, output: Path) -> None:
     """Say what a run would ask, once everything that can be checked beforehand has been."""
     from .plan import plan_run
     from .suite import Suite
 
-    Suite(Path("."), config).check()
+    Suite(output, config).check()
     show_plan(plan_run(config))
     out.print("Nothing was asked and nothing written. More about the cost: [bold]gistbench plan --help[/bold]")
 

@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from ..hf_datasets.errors import StoreError
+from .requests import ModelRef
 from .runfolder import RunFolder, write_json, write_text
 from .score import METRICS
 
@@ -54,15 +55,15 @@ class Comparison:
                 raise StoreError(f"{run.path} was scored by another version. Run `gistbench score {run.path.parent}`.")
             if score is None:
                 raise StoreError(f"{run.path} has no scores yet. Run `gistbench score {run.path.parent}` first.")
-            candidate, judge = manifest["candidate"], manifest["phases"]["judge"]["model"]
+            candidate, judge = ModelRef(**manifest["candidate"]), manifest["phases"]["judge"]["model"]
             stages = manifest["phases"]["extract"]["stages"] | manifest["phases"]["judge"]["stages"]
             taxonomy = manifest["data"]["taxonomy"]
             rows.append(
                 {
-                    "candidate": candidate["name"],
-                    "candidate_revision": candidate["revision"],
+                    "candidate": candidate.label,
+                    "candidate_revision": candidate.revision,
                     "dataset": manifest["data"]["dataset"],
-                    "judge": judge["name"],
+                    "judge": ModelRef(judge["name"], judge["revision"], judge["profile"]).label,
                     "judge_revision": judge["revision"],
                     "taxonomy": taxonomy["name"] if taxonomy else "none",
                     "oracle": score["oracle"]["version"],

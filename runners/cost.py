@@ -17,7 +17,7 @@ from .runfolder import RunFolder
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["COLUMNS", "cost_table", "n_gpus_of", "show_cost"]
+__all__ = ["COLUMNS", "cost_table", "is_paid", "n_gpus_of", "show_cost"]
 
 COLUMNS = (
     "run", "model", "stage", "n_prompts", "n_attempts", "tokens_in", "tokens_cached", "tokens_out", "tokens_reasoning",
@@ -113,7 +113,7 @@ _FLOATS = ("seconds", "gpu_hours", "usd")
 def _phase(run: str, phase: Mapping[str, Any], prices: Prices) -> list[dict[str, Any]]:
     model, accounts = phase["model"], phase["stages"]
     n_gpus = n_gpus_of(model)
-    price = prices.find(model["name"]) if model.get("engine") == "openai" else None
+    price = prices.find(model["name"]) if is_paid(model) else None
     asked = sum(account["request_seconds"] for account in accounts.values())
     n_requests = sum(account["n_requests"] for account in accounts.values())
     rows = []
@@ -132,22 +132,17 @@ def _phase(run: str, phase: Mapping[str, Any], prices: Prices) -> list[dict[str,
     return rows
 
 
-def n_gpus_of(model: Mapping[str, Any]) -> int:
-    """Return the GPUs that a model ran on, from what its engine described; 0 where it ran on none of ours."""
-    if "n_gpus" in model:
-        return int(model["n_gpus"] or 0)
-    hardware = model.get("hardware")
-    if hardware is None or hardware == "cpu" or str(hardware).startswith("unknown"):
-        return 0
-    options = model.get("options", {})
-    sizes = (
-        options.get(f"{kind}_parallel_size") or model.get(f"{kind}_parallel_size") or 1
-        for kind in ("tensor", "pipeline", "data")
-    )
-    n_gpus = 1
-    for size in sizes:
-        n_gpus *= int(size)
-    return n_gpus
+def is_paid(model: Mapping[str, Any]) -> bool:
+    """Return whether a model costs money by the token, from what its engine described."""
+    return bool(model.get("engine") == "openai")
+
+
+def n_gpus_of(model: Mapping[str, Any]) -> float:
+    """Return the GPUs that a model keeps, from what its engine described; 0 where it needs none of ours.
+
+    Ray can give an actor a part of one.
+    """
+    return float(model.get("n_gpus") or 0)
 
 
 def _n_interests(run: RunFolder, manifest: Mapping[str, Any]) -> int | None:

@@ -15,7 +15,7 @@ from ..hf_datasets.errors import EngineError, RunStoppedError
 from .engines.base import Engine
 from .halt import Halt
 from .requests import Outcome, Request
-from .retries import FIRST, Retry, is_degenerate, wants_more_room
+from .retries import FIRST, Retry, is_degenerate, more_room
 from .stages.base import Answered, Stage
 from .store import ResponseStore
 
@@ -62,6 +62,8 @@ class _Question(NamedTuple):
 
     subject: Any
     retry: Retry
+    cut: "_Reply | None" = None
+    """An answer that was cut, with a readable part: it stands where nothing better comes."""
 
 
 def execute(
@@ -108,9 +110,10 @@ def execute(
             follow_up = asking.follow_up(reply)
             if follow_up is not None:
                 following.append(follow_up)
-            yield Answered(
-                reply.question.subject, reply.key, reply.outcome, reply.parsed, followed_up=follow_up is not None
-            )
+            cut = reply.question.cut if follow_up is None and reply.parsed.value is None else None
+            yield reply.answered(followed_up=follow_up is not None or cut is not None)
+            if cut is not None:
+                yield cut.answered(followed_up=False)
         if not following:
             break
         # Arrival order differs from run to run; the order of asking must not.
@@ -130,6 +133,9 @@ class _Reply(NamedTuple):
     """The longest answer that the request allowed, in tokens, where more may be allowed; else None."""
     outcome: Outcome
     parsed: Any
+
+    def answered(self, *, followed_up: bool) -> Answered[Any, Any]:
+        return Answered(self.question.subject, self.key, self.outcome, self.parsed, followed_up)
 
 
 class _Asking(NamedTuple):
@@ -153,15 +159,19 @@ class _Asking(NamedTuple):
 
     def follow_up(self, reply: _Reply) -> _Question | None:
         """Return what is asked again after an answer, and how; None when the answer stands."""
-        subject, retry = reply.question
+        subject, retry, cut = reply.question
         if reply.outcome.status in ("error", "refused") or not self.max_reasks:
             return None
-        if reply.growing is not None and not retry.longer and wants_more_room(reply.growing, reply.outcome):
-            return _Question(subject, retry._replace(longer=True))
+        if reply.growing is not None and not retry.max_tokens:
+            room = more_room(reply.growing, reply.outcome, self.engine.context_tokens)
+            if room is not None:
+                cut = reply if reply.parsed.value is not None else None
+                return _Question(subject, retry._replace(max_tokens=room), cut)
         rest = self.stage.follow_up(subject, reply.parsed)
         if rest is None or retry.n >= self.max_reasks:
             return None
-        return _Question(rest, Retry(retry.n + 1, reply.parsed.problem, retry.longer))
+        again = Retry(retry.n + 1, reply.parsed.problem, retry.max_tokens)
+        return _Question(rest, again, cut if rest == subject else None)
 
     def _is_taken(self, reply: _Reply) -> bool:
         """Return whether what the store has is taken for an answer."""
@@ -235,7 +245,7 @@ class _Asking(NamedTuple):
                 outcome, parsed = self._judged(waiting[outcome.key][0].subject, outcome)
                 # What the store serves may be older (another process was first): what the engine said decides.
                 final, failed = outcome.final, outcome.status == "error"
-                self.halt.take_in(request, outcome)
+                self.halt.take_in(outcome)
                 said, outcome = outcome, self.store.commit(request, outcome)
                 if not final:
                     continue

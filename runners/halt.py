@@ -2,15 +2,14 @@
 
 import logging
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
-from typing import Protocol
+from typing import Any, Protocol
 
 from ..hf_datasets.errors import ConfigError
-from .cost import n_gpus_of
 from .engines.base import Engine
-from .requests import Outcome, Request
+from .requests import Outcome
 
 __all__ = ["CallLimit", "Halt", "Limit"]
 
@@ -25,14 +24,17 @@ LIMITED = 3
 class Limit(Protocol):
     """Something that only so much of may be used."""
 
-    def check(self, model: str) -> None:
-        """Make sure that what a model uses can be counted, before it is asked anything."""
+    def check(self, model: str, described: Mapping[str, Any]) -> None:
+        """Make sure that what a model uses can be counted, from what its engine says of itself."""
 
-    def use_gpus(self, n_gpus: int) -> None:
-        """Say how many GPUs are at work from now on."""
+    def begin(self, model: str, described: Mapping[str, Any]) -> None:
+        """Say who is at work from now on."""
 
-    def spend(self, request: Request, outcome: Outcome) -> None:
-        """Take in one outcome that the engine gave."""
+    def end(self) -> None:
+        """Say that nobody is at work any more."""
+
+    def spend(self, outcome: Outcome) -> None:
+        """Take in one outcome of who is at work."""
 
     @property
     def spent(self) -> str:
@@ -53,13 +55,16 @@ class CallLimit:
         self._n = n
         self._used = 0
 
-    def check(self, model: str) -> None:
+    def check(self, model: str, described: Mapping[str, Any]) -> None:
         """Do nothing: every call counts as one."""
 
-    def use_gpus(self, n_gpus: int) -> None:
+    def begin(self, model: str, described: Mapping[str, Any]) -> None:
         """Do nothing."""
 
-    def spend(self, request: Request, outcome: Outcome) -> None:
+    def end(self) -> None:
+        """Do nothing."""
+
+    def spend(self, outcome: Outcome) -> None:
         """Count one call."""
         self._used += outcome.final
 
@@ -75,7 +80,6 @@ class Halt:
     def __init__(self, *limits: Limit) -> None:
         """Watch limits; there may be none."""
         self._limits = limits
-        self._engine: Engine | None = None
         self.reason = ""
         self.exit_status = 0
 
@@ -84,34 +88,36 @@ class Halt:
         """Whether nothing new is to be asked."""
         return bool(self.reason)
 
-    def take_in(self, request: Request, outcome: Outcome) -> None:
-        """Take in one outcome that the engine gave."""
-        if self._limits and self._engine is not None:
-            # Known once the model has been loaded.
-            n_gpus, self._engine = n_gpus_of(self._engine.describe()), None
-            for limit in self._limits:
-                limit.use_gpus(n_gpus)
+    def check(self, engine: Engine) -> None:
+        """Make sure that what an engine would use can be counted.
+
+        Raises:
+            ConfigError: it cannot be.
+        """
         for limit in self._limits:
-            limit.spend(request, outcome)
+            limit.check(engine.model.name, engine.describe())
+
+    def take_in(self, outcome: Outcome) -> None:
+        """Take in one outcome that the engine gave."""
+        for limit in self._limits:
+            limit.spend(outcome)
             if limit.spent and not self.wanted:
                 self.reason, self.exit_status = limit.spent, LIMITED
 
     @contextmanager
     def counting(self, engine: Engine) -> Iterator[None]:
-        """Count what an engine uses meanwhile: its GPUs are at work.
+        """Count what an engine uses meanwhile: its GPUs are at work, from the loading of the model on.
 
         Raises:
             ConfigError: what its model uses cannot be counted.
         """
         for limit in self._limits:
-            limit.check(engine.model.name)
-        self._engine = engine
+            limit.begin(engine.model.name, engine.describe())
         try:
             yield
         finally:
-            self._engine = None
             for limit in self._limits:
-                limit.use_gpus(0)
+                limit.end()
 
     @contextmanager
     def on_signals(self) -> Iterator[None]:

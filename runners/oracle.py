@@ -49,13 +49,6 @@ class Oracle:
         """The sorted categories of each user."""
         return {user: sorted(found) for user, found in self.verified_by.items()}
 
-    def found_by_at_least(self, n_models: int) -> dict[str, list[Category]]:
-        """Return the categories that at least so many candidates verified; a given oracle counts as one."""
-        return {
-            user: sorted(category for category, models in found.items() if len(models) >= n_models)
-            for user, found in self.verified_by.items()
-        }
-
     @property
     def version(self) -> str:
         """A hash of its content and of all it depends on."""

@@ -186,13 +186,12 @@ def plan_run(
         f"{len(data.histories.users):,} users, {data.n_engagements:,} engagements, "
         f"{len(data.histories.texts):,} objects."
     ]
-    askers = {model.name: _askers(model) for model in (*candidates, judge)}
     tokens = _object_tokens(expect, data, (*candidates, judge))
     for model in (*candidates, judge):
-        notes.append(f"Tokens of {model.name}: {tokens[model.name].counter.name}.")
-        if askers[model.name]["extract"].context_tokens is None and model.engine != "lexical":
+        notes.append(f"Tokens of {model.label}: {tokens[model.label].counter.name}.")
+        if find_context(model) is None and model.engine != "lexical":
             notes.append(
-                f"The context of {model.name} is not known here: nothing is split to it and every prompt is taken to "
+                f"The context of {model.label} is not known here: nothing is split to it and every prompt is taken to "
                 "fit. Name it (vllm: max_model_len, openai: context_tokens)."
             )
     stages: list[PlannedStage] = []
@@ -200,20 +199,20 @@ def plan_run(
     costs = Costs(expect, probed, notes)
     asked: dict[str, Any] = {"chunk_size": config.chunk_size, "history_length": config.history_length}
     for candidate in candidates:
-        count = count_extract(askers[candidate.name]["extract"], data, tokens[candidate.name], **asked)
+        count = count_extract(_askers(candidate)["extract"], data, tokens[candidate.label], **asked)
         errors.append(count)
-        stages.append(costs.planned(count, candidate, candidate.name))
+        stages.append(costs.planned(count, candidate, candidate.label))
     chunks = chunks_per_user(data, **asked)
     for candidate in candidates:
         interests = _interests(expect, probed, data, chunks, candidate, config.seed)
         notes.append(
-            f"Interests of {candidate.name}: {interests.n:,}, {interests.source}; {_cited(interests):.1f} cited items "
+            f"Interests of {candidate.label}: {interests.n:,}, {interests.source}; {_cited(interests):.1f} cited items "
             "each that are in the history."
         )
         options: dict[str, Any] = {"names_per_mapping": config.names_per_mapping, "seed": config.seed}
-        for count in count_judge(askers[judge.name], data, tokens[judge.name], interests, **options):
+        for count in count_judge(_askers(judge), data, tokens[judge.label], interests, **options):
             errors.append(count)
-            stages.append(costs.planned(count, judge, candidate.name))
+            stages.append(costs.planned(count, judge, candidate.label))
     worst = max((count.worst_error for count in errors), default=0.0)
     n_sampled = sum(count.n_sampled for count in errors)
     notes.append(
@@ -249,7 +248,7 @@ class Costs:
         n_output = per_answer * count.n_prompts
         return PlannedStage(
             stage=count.stage,
-            model=model.name,
+            model=model.label,
             candidate=candidate,
             n_prompts=count.n_prompts,
             n_prompt_tokens=round(count.n_prompt_tokens),
@@ -265,9 +264,9 @@ class Costs:
     def _output_tokens(self, count: StageCount, model: ModelConfig) -> float:
         if model.engine == "lexical":
             return 0.0
-        measured = self.probed.stage(count.stage, model.name) if self.probed else None
+        measured = self.probed.stage(count.stage, model.label) if self.probed else None
         if measured is not None:
-            self.notes.append(f"Tokens of one {count.stage} answer: as in the probe of {model.name}.")
+            self.notes.append(f"Tokens of one {count.stage} answer: as in the probe of {model.label}.")
             return measured.n_output_tokens / measured.n_prompts
         given = self.expect.output_tokens.get(count.stage)
         whose = "as given" if given is not None else f"as in paper A's Table {24 if count.stage == 'extract' else 25}"
@@ -280,7 +279,7 @@ class Costs:
     def _gpu_hours(self, count: StageCount, model: ModelConfig, n_output: float) -> float | None:
         if model.engine not in LOCAL_ENGINES:
             return None
-        measured = self.probed.stage(count.stage, model.name) if self.probed else None
+        measured = self.probed.stage(count.stage, model.label) if self.probed else None
         if measured is not None:
             self.notes.append(
                 f"GPU hours of {model.name}: as measured by the probe on {measured.hardware}, in proportion to tokens."
@@ -326,7 +325,7 @@ def _interests(
     if expect.like is not None:
         return Interests.of_run(expect.like, data.histories)
     per_chunk, cited = published_rate(candidate.name), expect.cited_per_interest
-    found = probed.interests(candidate.name) if probed else None
+    found = probed.interests(candidate.label) if probed else None
     if found is not None:
         per_chunk, cited = found.per_chunk, found.cited_per_interest
     return expect_interests(
@@ -335,7 +334,7 @@ def _interests(
 
 
 def _object_tokens(expect: Expectations, data: PlanData, models: Sequence[ModelConfig]) -> dict[str, ObjectTokens]:
-    """Return the tokens of the objects for each model, by name; models that share a tokenizer share the work."""
+    """Return the tokens of the objects for each model, by label; models that share a tokenizer share the work."""
     by_tokenizer: dict[str, ObjectTokens] = {}
     tokens = {}
     for model in models:
@@ -343,7 +342,7 @@ def _object_tokens(expect: Expectations, data: PlanData, models: Sequence[ModelC
         if key not in by_tokenizer:
             counter = find_counter(model, tokenizer=expect.tokenizer, chars_per_token=expect.chars_per_token)
             by_tokenizer[key] = ObjectTokens(counter, data)
-        tokens[model.name] = by_tokenizer[key]
+        tokens[model.label] = by_tokenizer[key]
     return tokens
 
 

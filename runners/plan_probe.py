@@ -12,6 +12,7 @@ import numpy as np
 
 from ..hf_datasets.errors import EngineError
 from .config import RunConfig
+from .cost import n_gpus_of
 from .engines import ModelConfig, open_engine, parse_model
 from .parsing import parse_interests
 from .plan_data import PlanData
@@ -35,7 +36,7 @@ class Measured:
     n_output_tokens: int
     seconds: float
     """Wall time of all of them together, the model's loading left out."""
-    n_gpus: int
+    n_gpus: float
     hardware: str
 
     def hours(self, n_prompt_tokens: float, n_output_tokens: float) -> float | None:
@@ -64,9 +65,9 @@ class Probed:
     """What a probe measured."""
 
     stages: dict[tuple[str, str], Measured] = field(default_factory=dict)
-    """By stage and the name of the model that was asked."""
+    """By stage and the label of the model that was asked."""
     named: dict[str, Named] = field(default_factory=dict)
-    """By candidate."""
+    """By the candidate's label."""
 
     def stage(self, stage: str, model: str) -> Measured | None:
         """Return what was measured of a stage, if it was."""
@@ -101,8 +102,8 @@ def probe(config: RunConfig, data: PlanData, n: int) -> Probed:
                 history_length=config.history_length,
             )
             subjects = _spread(stage.subjects(), n)
-            answered = _measure(probed, stage, subjects, engine, candidate)
-            probed.named[candidate.name] = _named(data, answered, n)
+            answered = _measure(probed, stage, subjects, engine, candidate, is_loaded=False)
+            probed.named[candidate.label] = _named(data, answered, n)
         finally:
             engine.close()
     judge = parse_model(config.judge)
@@ -110,9 +111,12 @@ def probe(config: RunConfig, data: PlanData, n: int) -> Probed:
     if not claims:
         return probed
     engine = open_engine(judge)
+    is_loaded = False
     try:
         for made in _judge_stages(config, data, claims, engine, judge):
-            _measure(probed, made, _spread(made.subjects(), n), engine, judge)
+            if subjects := _spread(made.subjects(), n):
+                _measure(probed, made, subjects, engine, judge, is_loaded=is_loaded)
+                is_loaded = True
     finally:
         engine.close()
     return probed
@@ -143,7 +147,7 @@ def _spread(subjects: Sequence[Any], n: int) -> list[Any]:
 
 
 def _measure(
-    probed: Probed, stage: Any, subjects: Sequence[Any], engine: Any, config: ModelConfig
+    probed: Probed, stage: Any, subjects: Sequence[Any], engine: Any, config: ModelConfig, *, is_loaded: bool
 ) -> list[tuple[Any, Outcome]]:
     """Ask, and keep what it took; return each answered subject with its outcome."""
     requests: dict[str, Request] = {}
@@ -153,7 +157,6 @@ def _measure(
         requests[request.key], by_key[request.key] = request, subject
     if not requests:
         return []
-    is_loaded = any(model == config.name for _, model in probed.stages)
     if not is_loaded:
         list(engine.generate([next(iter(requests.values()))]))
     started = time.monotonic()
@@ -165,15 +168,12 @@ def _measure(
         raise EngineError(f"{config.name} answered none of {len(requests)} {stage.name} prompts of the probe: {first}")
     described = engine.describe()
     hardware = str(described.get("hardware") or described.get("engine"))
-    # vLLM calls its GPUs by their product's name, and a machine without one "cpu".
-    on_gpu = config.engine != "lexical" and hardware != "cpu" and not hardware.startswith("unknown")
-    size = getattr(config, "tensor_parallel_size", 1) * (getattr(config, "data_parallel_size", None) or 1)
-    probed.stages[stage.name, config.name] = Measured(
+    probed.stages[stage.name, config.label] = Measured(
         n_prompts=len(read),
         n_prompt_tokens=sum(outcome.n_prompt_tokens for outcome in read),
         n_output_tokens=sum(outcome.n_output_tokens for outcome in read),
         seconds=seconds,
-        n_gpus=size if on_gpu else 0,
+        n_gpus=n_gpus_of(described),
         hardware=hardware,
     )
     return [(by_key[outcome.key], outcome) for outcome in read]

@@ -10,8 +10,9 @@ import numpy as np
 
 from ..hf_datasets.errors import ConfigError
 from .engines import parse_model
+from .engines.local import MIN_ANSWER_TOKENS
 from .plan import Costs, Expectations, Plan, PlannedStage
-from .plan_stages import CACHE_BLOCK, MIN_ANSWER_TOKENS, StageCount
+from .plan_stages import CACHE_BLOCK, StageCount
 from .plan_tokens import find_context, find_counter
 
 __all__ = ["MODES", "plan_expansion"]

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ..hf_datasets import INTERACTION_TYPES
+from .engines.local import MIN_ANSWER_TOKENS
 from .plan_data import Interests, PlanData
 from .plan_tokens import TokenCounter
 from .prompts import identifier, item_name
@@ -33,8 +34,6 @@ N_SAMPLED = 8
 """Prompts of each stage that are tokenised whole."""
 CACHE_BLOCK = 16
 """Tokens that an engine's cache keeps or forgets together: vLLM's default on GPUs."""
-MIN_ANSWER_TOKENS = 8
-"""A prompt that leaves less than this of the context does not fit."""
 _ITEMS, _NAME = "\ue000", "\ue001"
 """Stand for the lines and for a name in a prompt's fixed text."""
 

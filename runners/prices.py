@@ -3,6 +3,7 @@
 No price is made up: a model without an entry has none, and what it costs is then not known.
 """
 
+import os
 import re
 import tomllib
 from collections.abc import Mapping
@@ -15,8 +16,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ..hf_datasets.errors import ConfigError
 
-__all__ = ["Price", "Prices", "read_toml"]
+__all__ = ["PRICES_VARIABLE", "Price", "Prices", "read_toml"]
 
+PRICES_VARIABLE = "GISTBENCH_PRICES"
+"""The environment variable that names a file of prices."""
 MILLION = 1_000_000
 
 
@@ -61,10 +64,10 @@ class Prices:
     def load(
         cls, path: Path | None = None, *, price_in: float | None = None, price_out: float | None = None
     ) -> "Prices":
-        """Return prices, those given here before those of the file, and the file's before those of the package.
+        """Return prices: those given here before those of a file, and that before those of the package.
 
         Args:
-            path: a file in the form of ``prices.toml``.
+            path: a file in the form of ``prices.toml``; by default the one that GISTBENCH_PRICES names, if it does.
             price_in: US dollars per million prompt tokens, for every model.
             price_out: the same for answers. Either both are given or neither.
 
@@ -77,10 +80,11 @@ class Prices:
         if price_in is not None:
             given = {"match": "", "input": price_in, "output": price_out, "date": "today", "source": "as given"}
             found["given"] = _price("--price-in, --price-out", "given", given)
-        for source in (path, None):
-            if source is None or path is not None:
-                for name, values in read_toml(source, "prices.toml").items():
-                    found.setdefault(name, _price(str(source or "prices.toml"), name, values))
+        named = os.environ.get(PRICES_VARIABLE)
+        path = path or (Path(named).expanduser() if named else None)
+        for source in (path, None) if path else (None,):
+            for name, values in read_toml(source, "prices.toml").items():
+                found.setdefault(name, _price(str(source or "prices.toml"), name, values))
         return cls(found)
 
     def find(self, model: str) -> Price | None:

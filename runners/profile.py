@@ -125,7 +125,7 @@ def template_options(profile: Profile) -> dict[str, Any]:
 
 
 def split_answer(
-    text: str, profile: Profile, *, reasoning: str = "", may_lack_reasoning: bool = False
+    text: str, profile: Profile, *, reasoning: str = "", is_opened: bool = False, may_lack_reasoning: bool = False
 ) -> tuple[str, str]:
     """Split what a model wrote into its reasoning and the answer proper, both trimmed.
 
@@ -146,7 +146,7 @@ def split_answer(
         found, answer = strip_harmony(text)
         return found, _without_end(answer, profile)
     opening, closing = profile.reasoning
-    is_inside = profile.reasoning_is_opened and bool(text) and not text.lstrip().startswith(opening)
+    is_inside = (profile.reasoning_is_opened or is_opened) and bool(text) and not text.lstrip().startswith(opening)
     if is_inside and may_lack_reasoning and closing not in text and opening not in text:
         is_inside = False
     found, answer = strip_reasoning(opening + text if is_inside else text, open_tag=opening, close_tag=closing)

@@ -119,5 +119,7 @@ def _profile(name: str, values: Mapping[str, Any], source: str, where: str) -> P
 
 
 def _problem(error: Mapping[str, Any]) -> str:
-    found = "" if error["type"] == "missing" else f" (found {error['input']!r})"
+    # A key or a password in a place of its own, or among the options of an interface, must not be printed.
+    hidden = error["type"] in ("missing", "extra_forbidden") or error["loc"][:1] == ("api_options",)
+    found = "" if hidden else f" (found {error['input']!r})"
     return f"{'.'.join(map(str, error['loc']))}: {error['msg']}{found}"

@@ -38,8 +38,10 @@ def run_repeats(path: Path, config: RunConfig, n: int, **options: Any) -> list[d
         For each candidate its name, scores over repeats (mean, standard deviation, least, most) and agreement by stage.
 
     Raises:
-        ConfigError: fewer than two repeats.
+        ConfigError: fewer than two repeats, or repeats that would end before the scores.
     """
+    if options.get("until") is not None:
+        raise ConfigError("Repeats compare scores, so each is a whole run: leave --stage out.")
     if n < 2:
         raise ConfigError(f"{n} repeats cannot be compared. Ask for 2 or more.")
     store = options.pop("store", None) or path / STORE

@@ -38,6 +38,20 @@ class ModelRef:
     profile: str
     """Name and version of the model profile: ``qwen3/1``."""
 
+    @property
+    def variant(self) -> str:
+        """Which of several ways of asking one model this is, such as ``thinking-off``; empty where it has one."""
+        return self.profile.partition("/")[0].partition(":")[2]
+
+    @property
+    def label(self) -> str:
+        """The name, as people tell it from the same model asked in another way.
+
+        >>> ModelRef("Qwen/Qwen3-32B", "", "qwen3-32b:thinking-off/1").label
+        'Qwen/Qwen3-32B (thinking-off)'
+        """
+        return f"{self.name} ({self.variant})" if self.variant else self.name
+
     def __str__(self) -> str:
         return f"{self.name}@{self.revision[:12]}" if self.revision else self.name
 

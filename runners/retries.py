@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from .requests import Outcome, Sampling
 
-__all__ = ["FIRST", "Retry", "is_degenerate", "wants_more_room"]
+__all__ = ["FIRST", "Retry", "is_degenerate", "more_room"]
 
 LONGER = 2
 """By how much the longest answer grows when one was cut."""
@@ -32,13 +32,13 @@ class Retry(NamedTuple):
     """How many answers could not be read so far."""
     problem: str = ""
     """What was wrong with the last of them, which the model is told."""
-    longer: bool = False
-    """With twice the room, since an answer was cut."""
+    max_tokens: int = 0
+    """The longest answer allowed from now on, since one was cut; 0: that of the first time."""
 
     def applied_to(self, sampling: Sampling) -> Sampling:
         """Return the sampling of this time, from that of the first."""
-        if self.longer:
-            sampling = replace(sampling, max_tokens=LONGER * sampling.max_tokens)
+        if self.max_tokens:
+            sampling = replace(sampling, max_tokens=self.max_tokens)
         if self.n > 1:  # telling the model what was wrong did not help
             # A model without a temperature refuses one, and draws anyway.
             temperature = RESEEDED_TEMPERATURE if sampling.temperature == 0 else sampling.temperature
@@ -51,12 +51,28 @@ FIRST = Retry()
 """A question is asked for the first time."""
 
 
-def wants_more_room(max_tokens: int, outcome: Outcome) -> bool:
-    """Return whether an answer was cut at the length that was asked for, in tokens, and more room could complete it."""
+def more_room(max_tokens: int, outcome: Outcome, context_tokens: int | None) -> int | None:
+    """Return the longest answer to allow next, where one was cut at the length asked for and more could complete it.
+
+    Twice as long, or what the context leaves: a server refuses what does not fit into it.
+
+    Args:
+        max_tokens: the longest answer that was asked for.
+        outcome: the answer.
+        context_tokens: the longest prompt and answer together; None where there is no limit.
+
+    >>> cut = Outcome("k", "truncated", finish_reason="length", n_prompt_tokens=600, n_output_tokens=300)
+    >>> more_room(300, cut, None), more_room(300, cut, 1000), more_room(300, cut, 900)
+    (600, 400, None)
+    """
     if outcome.finish_reason != "length" or is_degenerate(outcome.text or outcome.reasoning):
-        return False
-    # Fewer tokens than allowed: it was the context that ended, and no budget changes that.
-    return outcome.n_output_tokens == 0 or outcome.n_output_tokens >= max_tokens
+        return None
+    if 0 < outcome.n_output_tokens < max_tokens:  # it was the context that ended, and no budget changes that
+        return None
+    room = LONGER * max_tokens
+    if context_tokens is not None and outcome.n_prompt_tokens < context_tokens:
+        room = min(room, context_tokens - outcome.n_prompt_tokens)
+    return room if room > max_tokens else None
 
 
 def is_degenerate(text: str) -> bool:

@@ -141,8 +141,7 @@ def slug(model: ModelRef) -> str:
     if name != model.name.replace("/", "--") or "--" in model.name:
         name += "-" + hashlib.sha256(model.name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
     # A model that thinks and the same that does not are two candidates.
-    variant = model.profile.partition("/")[0].partition(":")[2]
-    name += f"+{variant}" if variant else ""
+    name += f"+{model.variant}" if model.variant else ""
     return f"{name}@{plain_revision(model.revision)}" if model.revision else name
 
 

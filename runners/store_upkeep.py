@@ -11,7 +11,7 @@ from ..hf_datasets.errors import StoreError
 from .accounting import record_batch, write_batches
 from .requests import STATUSES
 from .store import ResponseStore, StoredAttempt, checksum
-from .suitefolder import run_folders
+from .suitefolder import SuiteFolder, run_folders
 
 __all__ = [
     "StoreStatistics",
@@ -203,7 +203,8 @@ def _removable(store: ResponseStore, keep: Iterable[Path] | None) -> str:
         )
     suites = list(keep)
     _refuse_unfinished(suites)
-    store.mark(keys_named(suites))
+    # Candidates that are no longer part of a suite too: their folders are kept.
+    store.mark(keys_named(one.parent for suite in suites for one in sorted(suite.rglob("manifest.json"))))
     return "a.key NOT IN (SELECT key FROM marked)"
 
 
@@ -212,7 +213,8 @@ def _refuse_unfinished(suites: Iterable[Path]) -> None:
     for suite in suites:
         runs = run_folders(suite)
         unjudged = [str(run.path) for run in runs if not run.has("judge")]
-        if unjudged or not runs:
+        is_suite = not (suite / "manifest.json").exists()
+        if unjudged or not runs or (is_suite and SuiteFolder(suite).recorded.get("unfinished")):
             raise StoreError(
                 f"{', '.join(unjudged) or suite}: not judged yet, so its tables do not name all that was asked, and "
                 "answers that were paid for would be removed. Finish the run first."

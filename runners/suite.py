@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import cached_property, partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import pyarrow.compute as pc
 
 from ..hf_datasets import Taxonomy, load_taxonomy
 from ..hf_datasets.errors import ConfigError, GistbenchWarning, StoreError
-from .accounting import versions, write_answers
+from .accounting import ANSWERS, versions, write_answers
 from .asking import ask
 from .comparison import Comparison
 from .config import RunConfig, load_config
@@ -28,7 +29,7 @@ from .execute import Progress, SilentProgress
 from .halt import Halt
 from .oracle import Category, TaxonomyName, build_oracle, read_given_oracle
 from .prompts import PROMPTS, load_prompt
-from .requests import ModelRef
+from .requests import ModelRef, canonical_json
 from .runfolder import RunFolder, slug, write_json
 from .score import check_thresholds, score_run, verify_run
 from .stages.base import Answered, Asker, Stage
@@ -46,6 +47,8 @@ __all__ = ["STAGES", "Suite"]
 logger = logging.getLogger(__name__)
 
 STORE = "responses.sqlite"
+_EXTRACTED = ("repeat", "chunk_size", "history_length", "max_item_chars", "users_sha256")
+"""Of what must not change within a suite, what decides the questions of the extraction."""
 STAGES = ("extract", "ground", "shortlist", "retrieve", "map")
 """The stages that ask a model, in their order."""
 
@@ -151,6 +154,7 @@ class Suite:
             )
         with _engine(judge) as engine:  # nothing is loaded before the first request
             self._folder.refuse_other_judge(engine.model)
+            self._halt.check(engine)
         return configs
 
     def extract(self) -> list[RunFolder]:
@@ -179,6 +183,8 @@ class Suite:
                         "suite of its own; --store shares what was asked already."
                     )
                 named.add(slug(engine.model))
+                _refuse_other_sampling(RunFolder(self.path / slug(engine.model)), _describe(config, engine))
+                self._halt.check(engine)
         _ = self.data
         return configs
 
@@ -190,6 +196,7 @@ class Suite:
 
     def _extract(self, configs: list[ModelConfig]) -> list[RunFolder]:
         self._folder.claim(self._config_record, self._identity())
+        self._folder.begin()
         recorded = [run.path.name for run in self.runs]
         names: list[str] = []
         for config in configs:
@@ -214,7 +221,10 @@ class Suite:
             history_length=self.config.history_length,
         )
         tally = Tally()
-        users, extractions = stage.records(self._ask(stage, engine, store, candidate=engine.model, tally=tally))
+        model = _describe(config, engine)
+        _refuse_other_sampling(run, model)
+        answers = self._ask(stage, engine, store, candidate=engine.model, who=[_who(model)], tally=tally)
+        users, extractions = stage.records(answers)
         cited = _cited(extractions)
         phase = {
             "model": _describe(config, engine),
@@ -228,12 +238,6 @@ class Suite:
             "extractions": extractions,
             "evidence": self.data.histories.evidence(cited),
         }
-        if run.has("extract") and _who(run.manifest["phases"]["extract"]["model"]) != _who(phase["model"]):
-            there = run.manifest["phases"]["extract"]["model"]["sampling"]
-            raise StoreError(
-                f"{run.path} was extracted with other sampling ({there}). Name another --output (with --store what was "
-                "asked already is not paid for again)."
-            )
         manifest = {"data": self.data.record, "candidate": asdict(engine.model), "phases": {"extract": phase}}
         keys = [(key, "extract") for key in tally.keys]
         if _stands(run, "extract", tables):
@@ -243,6 +247,33 @@ class Suite:
             run.write({"answers": partial(write_answers, store, keys)}, manifest)
         else:
             run.write({**tables, "answers": partial(write_answers, store, keys)}, manifest, phase="extract")
+
+    def adopt(self, candidate: ModelRef, users: pa.Table, extractions: pa.Table, phase: Mapping[str, Any]) -> RunFolder:
+        """Take a candidate's interests as they are, in place of asking it; they are judged like any others.
+
+        Args:
+            candidate: who named them.
+            users: every user, with ``scored``.
+            extractions: the interests, with all cited ids.
+            phase: what is recorded of the extraction.
+
+        Raises:
+            StoreError: the folder holds another run.
+        """
+        with self._folder.lock():
+            self._folder.claim(self._config_record, self._identity())
+            run = RunFolder(self.path / slug(candidate))
+            evidence = self.data.histories.evidence(_cited(extractions))
+            tables = {"users": users, "extractions": extractions, "evidence": evidence}
+            if not _stands(run, "extract", tables):
+                manifest = {
+                    "data": self.data.record,
+                    "candidate": asdict(candidate),
+                    "phases": {"extract": dict(phase)},
+                }
+                run.write({**tables, "answers": ANSWERS.empty_table()}, manifest, phase="extract")
+            self._folder.record(self._config_record, self._identity(), runs=[run.path.name])
+            return run
 
     def judge(self) -> None:
         """Ask the judge about every candidate's interests.
@@ -263,6 +294,8 @@ class Suite:
             self._check_data(run)
         with _engine(config) as engine, ResponseStore(self._store_path) as store:
             self._folder.refuse_other_judge(engine.model)
+            self._folder.claim(self._config_record, self._identity())
+            self._halt.check(engine)
             self._folder.record(self._config_record, self._identity(), judge=asdict(engine.model))
             for run in runs:
                 self._judge_one(run, config, engine, store)
@@ -277,11 +310,12 @@ class Suite:
             )
         data = self.data
         claims = self._claims(run.read("extractions"))
+        who = [_who(run.manifest["phases"]["extract"]["model"]), _who(_describe(config, engine))]
         tallies: dict[str, Tally] = {}
 
         def ask_stage(stage: Stage[Any, Any]) -> Iterator[Answered[Any, Any]]:
             tallies[stage.name] = Tally()
-            return self._ask(stage, engine, store, candidate=candidate, tally=tallies[stage.name])
+            return self._ask(stage, engine, store, candidate=candidate, who=who, tally=tallies[stage.name])
 
         tables = self._judgements(claims, ask_stage, lambda stage: self._asker(stage, engine, config))
         if tables is None:
@@ -464,15 +498,25 @@ class Suite:
         return Asker.of(stage, engine.model, config, engine.context_tokens, self.config.repeat)
 
     def _ask(
-        self, stage: Stage[Any, Any], engine: Engine, store: ResponseStore, *, candidate: ModelRef, tally: Tally
+        self,
+        stage: Stage[Any, Any],
+        engine: Engine,
+        store: ResponseStore,
+        *,
+        candidate: ModelRef,
+        who: list[dict[str, Any]],
+        tally: Tally,
     ) -> Iterator[Answered[Any, Any]]:
-        """Ask a stage about one candidate."""
+        """Ask a stage about one candidate; `who` is asked, of the candidate and then of the judge."""
+        identity = self._identity()
+        if stage.name == "extract":  # several suites may share it, whoever judges there, and over whichever pool
+            identity = {name: identity[name] for name in _EXTRACTED} | {"prompt": identity["prompts"]["extract"]}
         return ask(
             stage,
             engine,
             store,
             description=f"{stage.name:<10}{candidate}",
-            work=[self.data.record["users_sha256"], str(candidate)],
+            work=[sha256(canonical_json([identity, who])).hexdigest()],
             tally=tally,
             max_reasks=self.config.max_reasks,
             retry_failed=self._retry_failed,
@@ -505,6 +549,16 @@ class Suite:
                 f"{run.path} was extracted from other data ({recorded['dataset']}, {recorded['sha256'][:12]}) than is "
                 f"there now ({self.data.record['sha256'][:12]}). Extract again in a new folder."
             )
+
+
+def _refuse_other_sampling(run: RunFolder, model: Mapping[str, Any]) -> None:
+    """Make sure that a candidate that was extracted is not asked in another way into the same folder."""
+    if run.has("extract") and _who(run.manifest["phases"]["extract"]["model"]) != _who(model):
+        there = run.manifest["phases"]["extract"]["model"]["sampling"]
+        raise StoreError(
+            f"{run.path} was extracted with other sampling ({there}). Name another --output (with --store what was "
+            "asked already is not paid for again)."
+        )
 
 
 def _given(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -124,10 +124,18 @@ class SuiteFolder:
                 f"{self.path} holds another run ({found}). Name another --output, or go on with the recorded settings."
             )
 
+    def begin(self) -> None:
+        """Write down that candidates are being asked: until they are recorded, no table names all that was asked."""
+        write_json(self._config, {**self.recorded, "unfinished": True})
+
     def record(self, config: Mapping[str, Any], identity: Mapping[str, Any], **changes: Any) -> None:
         """Write down what was asked for, and which run folders belong to it (``runs``) or who judges (``judge``)."""
-        recorded = self.recorded if self._config.exists() else {"runs": [], "judge": None}
-        kept = {name: recorded[name] for name in ("judge", "runs")}
+        kept: dict[str, Any] = {"runs": [], "judge": None, "unfinished": False}
+        if self._config.exists():
+            recorded = self.recorded
+            kept = {name: recorded.get(name) for name in kept}
+        if "runs" in changes:
+            kept["unfinished"] = False
         write_json(self._config, {"format": SUITE_FORMAT, "config": config, "identity": identity, **kept, **changes})
 
     def refuse_other_judge(self, judge: ModelRef) -> None:

@@ -133,7 +133,7 @@ def compare(
     table: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
     one, other = np.triu_indices(len(systems), 1)
     for (condition, metric), matrix in values.items():
-        differences = matrix[one] - matrix[other]
+        differences = np.round(matrix[one] - matrix[other], 12)  # differences that are rounding errors are none
         kept = [row[~np.isnan(row)] for row in differences]
         intervals, effects = _intervals(differences, resampling), list(map(_effect_size, kept))
         for test in tests:

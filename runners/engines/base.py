@@ -60,6 +60,11 @@ class ModelConfig(BaseModel):
     )
 
     @property
+    def label(self) -> str:
+        """The name as people tell it from the same model asked in another way."""
+        return ModelRef(self.name, self.revision or "", self.profile or "").label
+
+    @property
     def roles(self) -> tuple[str, ...]:
         """What the model can be."""
         return ("candidate", "judge")

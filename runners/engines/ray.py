@@ -167,7 +167,15 @@ class RayEngine:
             "inner_engine": self._config.inner,
             "workers": self._config.workers,
             "hardware": self._stream.hardware if self._stream else None,
+            "n_gpus": self._config.workers * self._gpus_per_worker(described),
         }
+
+    def _gpus_per_worker(self, described: dict[str, Any]) -> float:
+        """Return what each actor keeps, as far as it can be told before Ray is reached."""
+        if self._stream is not None:
+            return self._stream.gpus_per_worker
+        given = self._config.gpus_per_worker
+        return described.get("n_gpus", 0) if given is None else given
 
     def close(self) -> None:
         """End the actors."""
@@ -271,6 +279,7 @@ class _Stream:
                     config.workers,
                     config.workers * each,
                 )
+        self.gpus_per_worker = n_gpus
         self.hardware = f"{config.workers} x {n_gpus:g} GPU" if n_gpus else f"{config.workers} x cpu"
         self._rows = self._run(config, inner, n_gpus)
 

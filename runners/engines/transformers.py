@@ -12,27 +12,24 @@ import os
 import time
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from itertools import groupby, islice
 from typing import Any, Literal, NamedTuple
 
-from jinja2 import TemplateError
 from pydantic import Field
 
 from ...hf_datasets.errors import EngineError
 from ..parsing.answers import clean_text
-from ..profiles import find_profile, split_answer, template_options
+from ..profiles import find_profile, split_answer
 from ..requests import Outcome, Request, Sampling
 from .base import ModelConfig
+from .local import installed, model_context, tokenise
 from .models import resolve_model
 from .processes import current_team
 from .schema_check import check_schema
 
 __all__ = ["TransformersConfig", "TransformersEngine"]
 
-MIN_ANSWER_TOKENS = 8
-"""A prompt that leaves less than this of the context does not fit."""
 BATCHES_IN_WINDOW = 16
 """Batches that are sorted together: enough to make them even, few enough to bound memory and what a stop waits for."""
 PACKAGES = ("transformers", "accelerate", "torch")
@@ -62,6 +59,8 @@ class Prompt(NamedTuple):
     sampling: Sampling
     max_new_tokens: int
     """The longest answer: what was asked for, or what the context leaves."""
+    opens_reasoning: bool = False
+    """It ends inside the reasoning that the chat template opened."""
 
 
 class TransformersEngine:
@@ -85,7 +84,9 @@ class TransformersEngine:
         self._config = config
         self.model, self._source = resolve_model(config.name, config.revision, config.profile)
         self.profile = find_profile(self.model.name, config.profile)
-        self.context_tokens: int = config.max_model_len or self.profile.context_tokens or self._model_context()
+        self.context_tokens: int = (
+            config.max_model_len or self.profile.context_tokens or model_context(self._source, **self._from)
+        )
         self._tokenizer: Any = None
         self._llm: Any = None
         self._sent_out = False
@@ -95,13 +96,6 @@ class TransformersEngine:
         """What says which files of the source are meant."""
         revision = None if os.path.isdir(self._source) else self.model.revision
         return {"revision": revision, "trust_remote_code": self._config.trust_remote_code}
-
-    def _model_context(self) -> int:
-        """Return the context that the model's own configuration names."""
-        from transformers import AutoConfig
-
-        model = AutoConfig.from_pretrained(self._source, **self._from)
-        return int(model.get_text_config().max_position_embeddings)
 
     def _load_tokenizer(self) -> None:
         from transformers import AutoTokenizer
@@ -154,13 +148,11 @@ class TransformersEngine:
         n_in_window = self._config.batch_size * max(BATCHES_IN_WINDOW, n_at_once)
         while window := list(islice(remaining, n_in_window)):
             schemas = {request.key: request.schema for request in window}
-            prompts: list[Prompt] = []
-            for request in window:
-                prepared = self._prepare(request)
-                if isinstance(prepared, Outcome):
-                    yield prepared
-                else:
-                    prompts.append(prepared)
+            prepared = [self._prepare(request) for request in window]
+            prompts = [one for one in prepared if isinstance(one, Prompt)]
+            if prompts and self._llm is None:
+                self._load_model()  # before the first outcome, which is recorded with what the model runs on
+            yield from (one for one in prepared if isinstance(one, Outcome))
             batches = make_batches(prompts, self._config.batch_size)
             for start in range(0, len(batches), n_at_once):
                 together = batches[start : start + n_at_once]
@@ -177,28 +169,11 @@ class TransformersEngine:
         """Tokenise one request, or say why it cannot be asked."""
         if self._tokenizer is None:
             self._load_tokenizer()
-        messages = [message._asdict() for message in request.messages]
-        try:
-            # Tokenised through the template, so that special tokens come from the template alone.
-            encoded = self._tokenizer.apply_chat_template(
-                messages,
-                add_generation_prompt=True,
-                tokenize=True,
-                return_dict=True,
-                **template_options(self.profile),
-            )
-        except (TemplateError, ValueError) as error:
-            problem = f"The chat template of {self.model} does not take the messages: {error}"
-            return Outcome(key=request.key, status="refused", problem=problem)
-        token_ids = list(encoded["input_ids"])
-        begin = self._tokenizer.bos_token_id
-        if begin is not None and token_ids[:2] == [begin, begin]:
-            del token_ids[0]
-        room = self.context_tokens - len(token_ids)
-        if room < MIN_ANSWER_TOKENS:
-            problem = f"The prompt has {len(token_ids)} tokens; the context of {self.model} has {self.context_tokens}."
-            return Outcome(key=request.key, status="refused", problem=problem)
-        return Prompt(request.key, token_ids, request.sampling, min(request.sampling.max_tokens, room))
+        prompt = tokenise(self._tokenizer, request.messages, self.profile, self.model, self.context_tokens)
+        if isinstance(prompt, str):
+            return Outcome(key=request.key, status="refused", problem=prompt)
+        longest = min(request.sampling.max_tokens, self.context_tokens - len(prompt.token_ids))
+        return Prompt(request.key, prompt.token_ids, request.sampling, longest, prompt.opens_reasoning)
 
     def answer(self, batch: Sequence[Prompt]) -> list[Outcome]:
         """Answer the prompts of one batch, in their order.
@@ -273,7 +248,7 @@ class TransformersEngine:
         end = next((index for index, token in enumerate(row) if token in self._end_ids), None)
         tokens = row if end is None else row[:end]
         text = self._tokenizer.decode(tokens, skip_special_tokens=not self.profile.keeps_special_tokens)
-        reasoning, answer = split_answer(text, self.profile)
+        reasoning, answer = split_answer(text, self.profile, is_opened=prompt.opens_reasoning)
         n_reasoning = len(self._tokenizer.encode(reasoning, add_special_tokens=False)) if reasoning else 0
         return Outcome(
             key=prompt.key,
@@ -293,12 +268,13 @@ class TransformersEngine:
         options = self._config.model_dump(include={"dtype", "batch_size", "device_map", "attn_implementation"})
         return {
             "engine": "transformers",
-            "versions": {name: found for name in PACKAGES if (found := _installed(name))},
+            "versions": installed(PACKAGES),
             "options": options,
             "context_tokens": self.context_tokens,
             "processes": team.size if team else 1,
             "structured_outputs": "validated only",
             "hardware": self._hardware(),
+            "n_gpus": self._n_gpus(team.size if team else 1),
             # Known of a loaded model only; none of them is used.
             "generation_config": self._defaults.to_diff_dict() if self._llm is not None else None,
         }
@@ -310,6 +286,17 @@ class TransformersEngine:
         import torch
 
         return str(torch.cuda.get_device_name(0)) if self._llm.device.type == "cuda" else str(self._llm.device.type)
+
+    def _n_gpus(self, n_processes: int) -> int:
+        """Return the GPUs that a run keeps: one for each of several processes, or all that one may spread over."""
+        import torch
+
+        n_devices = int(torch.cuda.device_count())
+        if not n_devices or self._config.device_map == "cpu":
+            return 0
+        if n_processes > 1 or (self._config.device_map or "auto").startswith("cuda"):
+            return n_processes
+        return n_devices
 
     def close(self) -> None:
         """Free the model's memory, here and in the other processes."""
@@ -360,10 +347,3 @@ def _seed(batch: Sequence[Prompt]) -> int:
     """Return a seed from the keys of a batch, which hold each request's own seed and repeat."""
     digest = hashlib.sha256("".join(prompt.key for prompt in batch).encode()).digest()
     return int.from_bytes(digest[:8]) >> 1
-
-
-def _installed(distribution: str) -> str | None:
-    try:
-        return version(distribution)
-    except PackageNotFoundError:
-        return None

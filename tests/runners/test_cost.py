@@ -29,7 +29,7 @@ def account(n_requests, tokens_in, tokens_out, request_seconds, **more):
 @pytest.fixture
 def run(tmp_path):
     judge = {
-        "name": "org/judge", "engine": "vllm", "hardware": "NVIDIA H100", "options": {"tensor_parallel_size": 4},
+        "name": "org/judge", "engine": "vllm", "hardware": "NVIDIA H100", "n_gpus": 4,
     }  # fmt: skip
     candidate = {"name": "served", "engine": "openai", "hardware": "unknown: the server's"}
     manifest = {

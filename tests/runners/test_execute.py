@@ -364,6 +364,32 @@ def test_an_answer_that_was_cut_is_asked_for_once_more_with_twice_the_room(store
     assert (first.followed_up, second.parsed.value) == (True, 42)
 
 
+@pytest.mark.parametrize(
+    ("n_prompt_tokens", "asked"), [(100, [4096, 8192]), (5000, [4096, 5000]), (6000, [4096]), (10**9, [4096, 8192])]
+)
+def test_no_more_room_is_asked_for_than_the_context_leaves(store, make_engine, n_prompt_tokens, asked):
+    """A count beyond the context is none that a server made of its tokens."""
+    engine = make_engine(lambda r: [replace(cut(r)[0], n_prompt_tokens=n_prompt_tokens)])
+    engine.context_tokens = 10_000
+    list(execute(Quiz(["a"]), engine, store))
+    assert [request.sampling.max_tokens for request in engine.asked] == asked
+
+
+@pytest.mark.parametrize("then", ["refused", "error", "?"])
+def test_the_readable_part_stands_where_nothing_better_comes(store, make_engine, then):
+    def answer(request):
+        if request.sampling.max_tokens == 4096:
+            return cut(request)
+        return [Outcome(request.key, "ok" if then == "?" else then, text="?", problem="too long")]
+
+    engine = make_engine(answer)
+    for _ in range(2):  # the second time from the store, but for an error
+        *before, last = execute(Quiz(["a"]), engine, store)
+        assert (last.parsed.value, last.outcome.status, last.followed_up) == (4, "truncated", False)
+        assert all(one.followed_up for one in before)
+        assert len({one.key for one in before} - {last.key}) == (3 if then == "?" else 1)
+
+
 def test_a_limit_that_was_set_is_kept_to(store, make_engine):
     class Limited(Quiz):
         def request(self, subject, retry):

@@ -21,12 +21,11 @@ def test_the_first_signal_asks_to_stop_and_the_second_stops(number):
     assert signal.getsignal(number) == before
 
 
-def test_a_signal_after_a_spent_limit_is_still_the_first(make_request):
+def test_a_signal_after_a_spent_limit_is_still_the_first():
     halt = Halt(CallLimit(1))
-    request = make_request("a")
-    halt.take_in(request, Outcome(request.key, "error", final=False))
+    halt.take_in(Outcome("k", "error", final=False))
     assert not halt.wanted
-    halt.take_in(request, Outcome(request.key, "ok"))
+    halt.take_in(Outcome("k", "ok"))
     assert halt.exit_status == 3
     with halt.on_signals():
         os.kill(os.getpid(), signal.SIGINT)

@@ -34,14 +34,6 @@ def test_a_given_oracle_joins_and_counts_as_one():
     assert oracle.verified_by["u"] == {1: ("a", "c", "given"), 2: ("given",), 3: ("a", "b", "c")}
 
 
-def test_found_by_at_least():
-    oracle = build(given={"u": [1]})
-    assert oracle.found_by_at_least(1) == oracle.categories
-    assert oracle.found_by_at_least(2) == {"u": [1, 3], "w": []}
-    assert oracle.found_by_at_least(3) == {"u": [1, 3], "w": []}
-    assert oracle.found_by_at_least(4) == {"u": [], "w": []}
-
-
 def test_category_0_is_in_no_oracle_and_leaves_no_trace():
     with_zeros = {**VERIFIED, "c": [*VERIFIED["c"], ("z", 0)]}
     without = {name: [pair for pair in pairs if pair[1]] for name, pairs in VERIFIED.items()}

@@ -282,8 +282,9 @@ class TestFiles:
         [
             (
                 "[a]\nversion = 1\ntemperature = 0.5",
-                r"'a' cannot be used: temperature: Extra .* \(found 0\.5\)\. Keys: like",
+                r"'a' cannot be used: temperature: Extra inputs are not permitted\. Keys: like",
             ),
+            ("[a]\nversion = 1\napi_key = 'sk-secret'", "'a' cannot be used: api_key: Extra inputs are not permitted"),
             ("[a]\nmatch = 'x'", r"'a' cannot be used: version: Field required"),
             ("[a]\nversion = 0", r"'a' cannot be used: version: .* \(found 0\)"),
             ("[a]\nversion = 1\nmatch = '('", "'a' cannot be used: match: .*no regular expression"),

@@ -5,7 +5,16 @@ from pathlib import Path
 
 import jinja2
 import pytest
-from gistbench.runners.prompts import PROMPTS, clean, identifier, item_name, load_prompt, read_lines, render_lines
+from gistbench.runners.prompts import (
+    PROMPTS,
+    QRELS_PROMPTS,
+    clean,
+    identifier,
+    item_name,
+    load_prompt,
+    read_lines,
+    render_lines,
+)
 from gistbench.runners.score import load_metric
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +23,9 @@ GOLDEN = Path(__file__).parent / "golden"
 WRITE = os.environ.get("GISTBENCH_WRITE_GOLDEN") == "1"
 HOW = "If the change is meant: GISTBENCH_WRITE_GOLDEN=1 python -m pytest tests/runners/test_prompts.py, and look at it."
 
+ALL = (*PROMPTS, *QRELS_PROMPTS)
 ITEMS = render_lines([("item_0", "Buzzer beater #NBA"), ("item_1", "Knife skills | for beginners")])
+RATED = "5 | Heat | 1995 | Crime\n1.5 | Big | 1988 | Comedy"
 VALUES = {
     "extract": {
         "signals": ("explicit_positive", "implicit_positive", "implicit_negative", "explicit_negative"),
@@ -27,13 +38,25 @@ VALUES = {
         "categories": ["1 | Sports: Basketball", "2 | Food & Cooking: Baking"],
         "interests": ["NBA basketball", "Sourdough bread"],
     },
+    "induce": {"items": RATED, "scale": "0.5 to 5", "n_shown": 2, "n_rated": 3, "max_chars": 600},
+    "grade": {
+        "ipp": "Likes: crime films.\nGrade 4 or 5: Heat.",
+        "profile": RATED,
+        "scale": "0.5 to 5",
+        "item": "Ronin | 1998 | Action",
+    },
 }
 VARIANTS = {
-    **{name: (name, {}) for name in PROMPTS},
+    **{name: (name, {}) for name in ALL},
     "extract_mind": ("extract", {"signals": ("explicit_positive", "implicit_negative")}),
     "extract_explicit": ("extract", {"signals": ("explicit_positive",)}),
     "ground_asked_again": ("ground", {"problem": "Not a plain list of items: 'Sure! Here'."}),
     "map_asked_again": ("map", {"problem": "", "interests": ["Sourdough bread"]}),
+    "induce_asked_again": ("induce", {"problem": "The object lacks low."}),
+    "grade_ipp": ("grade", {"profile": ""}),
+    "grade_profile": ("grade", {"ipp": ""}),
+    "grade_plot": ("grade", {"profile": "", "item": "Ronin | 1998 | Action | Plot: A case is stolen."}),
+    "grade_asked_again": ("grade", {"ipp": "", "problem": "The answer is empty."}),
 }
 
 
@@ -54,7 +77,7 @@ def test_renders_the_golden_text(variant):
     assert rendered == path.read_text(encoding="utf-8"), HOW
 
 
-@pytest.mark.parametrize("name", PROMPTS)
+@pytest.mark.parametrize("name", ALL)
 def test_a_changed_prompt_has_a_new_version(name):
     """Scores say which version of a prompt they stand on: one version is one text, for good."""
     path = GOLDEN / "prompts.json"
@@ -100,7 +123,7 @@ def test_only_the_signals_of_the_data_set_are_named():
     assert "negative" not in text
 
 
-@pytest.mark.parametrize("name", PROMPTS)
+@pytest.mark.parametrize("name", ALL)
 def test_asking_again_keeps_the_prefix_and_changes_the_request(name):
     problems = (None, "", "The answer is <b>empty</b>.")
     first, second, third = (load_prompt(name).render(problem=problem, **VALUES[name]) for problem in problems)
@@ -111,12 +134,11 @@ def test_asking_again_keeps_the_prefix_and_changes_the_request(name):
     assert "The answer is ‹b›empty‹/b›." in third[1].content
 
 
-@pytest.mark.parametrize("name", PROMPTS)
+@pytest.mark.parametrize("name", ALL)
 def test_a_missing_value_is_an_error(name):
-    values = dict(VALUES[name])
-    values.popitem()
-    with pytest.raises(jinja2.UndefinedError):
-        load_prompt(name).render(**values)
+    for left_out in VALUES[name]:
+        with pytest.raises(jinja2.UndefinedError):
+            load_prompt(name).render(**{key: value for key, value in VALUES[name].items() if key != left_out})
 
 
 @pytest.mark.parametrize("name", ["ground", "shortlist", "retrieve", "map"])
@@ -129,6 +151,23 @@ def test_what_varies_over_requests_stands_last(name, common_beginning):
     assert len(shared) > 0.9 * len(one)
     held = VALUES[name].get("items") or "\n".join(VALUES[name]["categories"])
     assert held in shared
+
+
+@pytest.mark.parametrize("variant", ["grade_ipp", "grade_profile", "grade"])
+def test_the_item_stands_last_so_that_a_users_requests_share_all_before_it(variant, common_beginning):
+    name, change = VARIANTS[variant]
+    texts = [text_of(load_prompt(name).render(**VALUES[name] | change | {"item": item})) for item in ("Alien", "Big")]
+    shared = common_beginning(*texts)
+    assert shared.endswith("The item to grade: ")
+    assert texts[0] == f"{shared}Alien\n"
+
+
+def test_each_mode_of_judging_shows_its_evidence_and_no_other():
+    modes = ("grade_ipp", "grade_profile", "grade")
+    shown = [text_of(load_prompt("grade").render(**VALUES["grade"] | VARIANTS[name][1])) for name in modes]
+    assert ["Likes: crime" in text for text in shown] == [True, False, True]
+    assert ["1.5 | Big" in text for text in shown] == [False, True, True]
+    assert ["Where the profile says how to grade" in text for text in shown] == [True, False, True]
 
 
 def test_templates_in_item_texts_are_not_run():

@@ -366,6 +366,44 @@ def test_other_data_under_the_same_name_are_refused(own_file, tmp_path):
         Suite.open(tmp_path / "suite").judge()
 
 
+def test_other_sampling_is_refused_before_anything_is_asked(copied, own_file, script_engine):
+    asked = script_engine()
+    config = small(own_file).model_copy(update={"candidates": ("lexical/hashtag?top_k=5",)})
+    for attempt in (lambda: Suite(copied, config).check(), lambda: Suite(copied, config).extract()):
+        with pytest.raises(StoreError, match="was extracted with other sampling"):
+            attempt()
+    assert asked == []
+
+
+def test_a_judge_does_not_overwrite_what_was_asked(copied):
+    recorded = json.loads((copied / "config.json").read_text())
+    recorded["identity"]["prompts"]["extract"] = "of another version"
+    (copied / "config.json").write_text(json.dumps(recorded))
+    with pytest.raises(StoreError, match="holds another run .*of another version"):
+        Suite.open(copied).judge()
+    assert json.loads((copied / "config.json").read_text()) == recorded
+
+
+def test_suites_that_share_a_store_keep_their_own_time(own_file, tmp_path, script_engine):
+    """Repeats ask different questions, so one's time is none of another's; a suite that asks the same shares it."""
+    script_engine()
+    store = tmp_path / "store.sqlite"
+
+    def seconds(name, **settings):
+        suite = Suite(tmp_path / name, small(own_file).model_copy(update=settings), store=store)
+        suite.run()
+        with ResponseStore(store) as opened:
+            works = {work for (work,) in opened.query("SELECT work FROM sessions")}
+        return suite.runs[0].manifest["phases"]["extract"]["stages"]["extract"]["wall_seconds"], works
+
+    first, works = seconds("first")
+    _, more = seconds("second", repeat=1)
+    again, same = seconds("third")
+    assert len(more) == 2 * len(works)
+    assert same == more
+    assert again >= first
+
+
 def test_another_judge_is_refused(copied, monkeypatch):
     with pytest.raises(StoreError, match=r"is judged by lexical/overlap@1, not by another, .*--output"):
         Suite.open(copied, {"judge": "openai:another"}).judge()

@@ -38,6 +38,8 @@ DEFAULT_CONTEXT_TOKENS = 32_768
 CONNECT_TIMEOUT_S = 30.0
 LONGEST_BACKOFF_S = 60.0
 MAX_PROBLEM_CHARS = 500
+MAX_SERVED_AS = 16
+"""Names that are kept of what servers say they run: some call it something else in every answer."""
 
 # What no repetition can put right, with what to do about it.
 _HOPELESS = {
@@ -238,8 +240,8 @@ class OpenAIEngine:
             excerpt = self._tell(raw.decode(errors="replace"), 100)
             raise _AttemptError(f"The server sent something that is not a chat completion: {excerpt!r}", began)
         for name in ("model", "system_fingerprint"):
-            if isinstance(payload.get(name), str):
-                self._served.add(payload[name])
+            if isinstance(payload.get(name), str) and len(self._served) < MAX_SERVED_AS:
+                self._served.add(self._tell(payload[name], 100))
         outcome = self._chat.outcome(request, payload, message, time.monotonic() - began)
         if outcome.status == "error":
             raise _AttemptError(outcome.problem, began)
