@@ -1,10 +1,11 @@
-"""How long the report takes: every analysis of generated run folders, each in time and the whole in time and memory.
+"""How long the report takes: every analysis of generated run folders and the written report, and how much memory.
 
     python benchmarks/report.py                       # 8 models x 1,000 users x 60 interests
     python benchmarks/report.py --models 3 --users 50 --keep runs/generated
 
-Prints one JSON line for each analysis, then one for the whole. Run folders are generated and scored first, which is not
-measured; analyses that need files besides (a survey, labels of people, scores from elsewhere) get generated ones.
+Prints one JSON line for each analysis, one for writing pages, tables and figures, then one for the whole. Run folders
+are generated and scored first, which is not measured; analyses that need files besides (a survey, labels of people,
+scores from elsewhere) get generated ones.
 """
 
 import argparse
@@ -177,9 +178,10 @@ def write_files(folder: Path, n_models: int, n_users: int, seed: int = 0) -> dic
 
 
 def measure(folder: Path, files: dict[str, Path]) -> None:
-    """Compute every analysis, and print what each takes."""
+    """Compute every analysis and write the report, and print what each takes."""
     begin = time.perf_counter()
     from gistbench.runners.report import Options, Runs, analysis_ids, run_analyses
+    from gistbench.runners.report.build import Report, versions_of
 
     runs, options = Runs.open([folder]), Options(**files, compared_data=("demo", "demo"))
     from gistbench.runners.score import load_metric
@@ -187,14 +189,24 @@ def measure(folder: Path, files: dict[str, Path]) -> None:
     load_metric("ig"), load_metric("is"), load_metric("survey")
     took, cpu = round(time.perf_counter() - begin, 2), round(time.process_time(), 2)
     print(json.dumps({"what": "import and open", "seconds": took, "seconds_cpu": cpu}), flush=True)
+    analyses = []
     for id in analysis_ids():
         start, start_cpu = time.perf_counter(), time.process_time()
         (found,) = run_analyses(runs, [id], options)
+        analyses.append(found)
         rows = {name: len(table) for name, table in found.tables.items()}
         took = round(time.perf_counter() - start, 2)
         cpu = round(time.process_time() - start_cpu, 2)
         line = {"what": id, "seconds": took, "seconds_cpu": cpu, "rows": rows, "missing": found.missing}
         print(json.dumps(line), flush=True)
+    start, start_cpu = time.perf_counter(), time.process_time()
+    report = Report(tuple(analyses), versions_of(runs))
+    with tempfile.TemporaryDirectory() as out:
+        report.write(Path(out) / "report")
+        n_files = sum(path.is_file() for path in Path(out).rglob("*"))
+    took, cpu = round(time.perf_counter() - start, 2), round(time.process_time() - start_cpu, 2)
+    line = {"what": "write", "seconds": took, "seconds_cpu": cpu, "figures": len(report.drawings), "files": n_files}
+    print(json.dumps(line), flush=True)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     total = round(time.perf_counter() - begin, 2)
     # The wall clock counts what other processes take too.

@@ -12,16 +12,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
-from .common import Resampling, mapping_by_user
+from .common import DIGITS, N_EXACT, Resampling, adjusted, mapping_by_user, signed_rank_test
 
 __all__ = ["compare", "rank_groups"]
 
 FloatArray = npt.NDArray[np.float64]
 STATISTICS = ("median", "mean")
-_DIGITS = 12  # differences that are rounding errors are none
-_N_EXACT = 50  # up to so many differences, the null distribution is summed up rather than approximated
 
 
 def compare(
@@ -58,8 +55,8 @@ def compare(
     users, table = _complete({"scores_a": scores_a, "scores_b": scores_b})
     a, b = table[:, np.lexsort(table)]  # so that the order of the users changes nothing, not even the draws
     ci_medians, ci_means = _intervals_of_differences(a, b, resampling)
-    statistic, p_value = _wilcoxon(a, b)
-    difference = np.round(a - b, _DIGITS)
+    difference = np.round(a - b, DIGITS)
+    statistic, p_value = signed_rank_test(difference)
     return {
         "n_users": len(a),
         "n_users_left_out": len(users) - len(a),
@@ -133,9 +130,9 @@ def rank_groups(
     values = [_number(getattr(np, statistic), column) for column in table]
     order = sorted(range(len(names)), key=lambda i: (-(values[i] or 0.0), names[i]))
     pairs = list(combinations(order, 2))
-    tests = [_wilcoxon(table[i], table[j]) for i, j in pairs]
-    adjusted = _holm([p_value for _, p_value in tests])
-    differ = {pair for pair, p in zip(pairs, adjusted, strict=True) if p < significance_level}
+    tests = [signed_rank_test(np.round(table[i] - table[j], DIGITS)) for i, j in pairs]
+    corrected = adjusted(np.array([p_value for _, p_value in tests]), "holm").tolist()
+    differ = {pair for pair, p in zip(pairs, corrected, strict=True) if p < significance_level}
     intervals = [resampling.intervals(np.sort(table[i]))[STATISTICS.index(statistic)] for i in order]
     return {
         "models": {
@@ -148,9 +145,9 @@ def rank_groups(
         "pairs": {
             "model_a": [names[i] for i, _ in pairs],
             "model_b": [names[j] for _, j in pairs],
-            "difference_of_means": [_number(np.mean, np.round(table[i] - table[j], _DIGITS)) for i, j in pairs],
+            "difference_of_means": [_number(np.mean, np.round(table[i] - table[j], DIGITS)) for i, j in pairs],
             "p_value": [p_value for _, p_value in tests],
-            "p_value_holm": adjusted,
+            "p_value_holm": corrected,
             "differ": [pair in differ for pair in pairs],
         },
         "n_users": n,
@@ -200,49 +197,11 @@ def _intervals_of_differences(
 ) -> tuple[list[float] | None, list[float] | None]:
     if len(a) < 2 or resampling.n_resamples < 2:
         return None, None
-    difference, medians, means = np.round(a - b, _DIGITS), [], []
+    difference, medians, means = np.round(a - b, DIGITS), [], []
     for drawn, _ in resampling.draws(len(a)):
         medians.append(np.median(a[drawn], axis=1) - np.median(b[drawn], axis=1))
         means.append(np.mean(difference[drawn], axis=1))
     return resampling.interval(np.concatenate(medians)), resampling.interval(np.concatenate(means))
-
-
-def _wilcoxon(a: FloatArray, b: FloatArray) -> tuple[float, float]:
-    """Test whether differences are symmetric about 0; where there are none, nothing speaks against it."""
-    difference = np.round(a - b, _DIGITS)
-    if not difference.any():
-        return 0.0, 1.0
-    difference = difference[difference != 0]
-    if len(difference) > _N_EXACT:
-        found = stats.wilcoxon(difference, method="asymptotic")
-        return float(found.statistic), float(found.pvalue)
-    doubled = np.rint(2 * stats.rankdata(np.abs(difference))).astype(np.int64)  # midranks are multiples of 1/2
-    positive, total = int(doubled[difference > 0].sum()), int(doubled.sum())
-    return min(positive, total - positive) / 2, _exact_p_value(doubled, min(positive, total - positive))
-
-
-def _exact_p_value(ranks: npt.NDArray[np.int64], least: int) -> float:
-    """Return how likely signs drawn by coins give a sum of ranks as far out as this one; ties among ranks are fine.
-
-    Args:
-        ranks: twice the midranks, integers.
-        least: the smaller one of the sums of positive and of negative ranks.
-    """
-    probability = np.zeros(int(ranks.sum()) + 1)
-    probability[0] = 1.0
-    for rank in ranks.tolist():
-        probability[rank:] += probability[: len(probability) - rank].copy()
-        probability /= 2
-    # The distribution is symmetric: the other side is as likely.
-    return min(1.0, 2 * float(probability[: least + 1].sum()))
-
-
-def _holm(p_values: list[float]) -> list[float]:
-    adjusted, largest = [0.0] * len(p_values), 0.0
-    for rank, i in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[i]))
-        adjusted[i] = largest
-    return adjusted
 
 
 def _runs(order: list[int], differ: set[tuple[int, int]]) -> list[range]:
@@ -260,8 +219,8 @@ def _runs(order: list[int], differ: set[tuple[int, int]]) -> list[range]:
 def _policy(resampling: Resampling) -> dict[str, Any]:
     return {
         "users": "those for whom every model has a score",
-        "test": f"Wilcoxon signed-rank, two-sided, zero differences dropped; exact for up to {_N_EXACT} differences, ties "
-        "included, beyond that by the normal distribution (scipy.stats.wilcoxon)",
-        "differences": f"rounded to {_DIGITS} digits",
+        "test": f"Wilcoxon signed-rank, two-sided, zero differences dropped; exact for up to {N_EXACT} differences, "
+        "ties included, beyond that by the normal distribution (scipy.stats.wilcoxon)",
+        "differences": f"rounded to {DIGITS} digits",
         "interval": {**resampling.policy(), "paired": "the same users are drawn for every model"},
     }

@@ -1,7 +1,6 @@
 """The commands that show scored runs: ``report``, ``compare``, ``inspect`` and ``gate``. No model is called."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,7 +26,10 @@ out = Console()
 FORMATS = ("table", "csv", "markdown", "json")
 WRITTEN = "The whole report"
 
-RunPaths = Annotated[list[Path], typer.Argument(help="suite folders or run folders", show_default=False)]
+RunPaths = Annotated[
+    list[Path],
+    typer.Argument(help="suite folders or run folders, or hf://datasets/OWNER/NAME/FOLDER", show_default=False),
+]
 CommonOracle = Annotated[
     bool,
     typer.Option("--common-oracle", help="score runs whose oracles differ once more, against the union of these"),
@@ -81,6 +83,7 @@ def report(
 
         gistbench report runs/demo runs/ml --out report --only table_3 --only figure_3
     """
+    from .report.hub import local_folder
     from .suitefolder import run_folders
 
     if format not in FORMATS:
@@ -95,7 +98,7 @@ def report(
         return
     if only or common_oracle or any(value is not None for value in given.values()):
         raise ConfigError("What the whole report holds is chosen together with --out FOLDER.")
-    folders = [found for path in runs for found in run_folders(path)]
+    folders = [found for path in runs for found in run_folders(local_folder(path))]
     if cost:
         from .cost import show_cost
 
@@ -113,34 +116,37 @@ def report(
 def compare(
     a: Annotated[Path, typer.Argument(help="a suite or run folder", show_default=False)],
     b: Annotated[Path, typer.Argument(help="another one", show_default=False)],
-    common_oracle: CommonOracle = False,
     seed: Seed = 0,
     resamples: Resamples = 1000,
     format: Annotated[str, typer.Option("--format", "-f", help="table, csv, markdown or json")] = "table",
 ) -> None:
     """Compare two runs user by user, and say which differences are more than chance.
 
-    Suites are compared candidate by candidate.
+    Suites are compared candidate by candidate. Where oracles differ, both sides are scored once more against the
+    union; what else differs, such as prompts, is listed.
 
     Examples:
 
         gistbench compare runs/demo/lexical--hashtag@1 runs/demo/lexical--phrase@1
 
-        gistbench compare runs/before runs/after --common-oracle
+        gistbench compare runs/before runs/after
     """
     import pandas as pd
 
-    from .report.pairs import compare_runs
+    from .report import Runs
+    from .report.load import share_oracle
+    from .report.pairs import compare_runs, differences_of
 
     if format not in FORMATS:
         raise ConfigError(f"There is no format {format!r}. There are: {', '.join(FORMATS)}.")
-    first, second = _open_both(a, b, common_oracle)
-    pairs = _matched(first, second)
+    first, second = Runs.open([a]), Runs.open([b])
+    pairs = _matched(*share_oracle(first, second))
     frames = [compare_runs(one, other, n_resamples=resamples, seed=seed) for one, other in pairs]
     if format == "table":
         for (one, other), frame in zip(pairs, frames, strict=True):
             title = f"{one.model} (first) and {other.model} (second) on {one.dataset}"
             _show_frame(frame, title)
+        _show_differences(differences_of(_matched(first, second)))
         out.print(
             "Differences are first minus second, in points, over common users; in brackets 95 % intervals. p: Wilcoxon "
             "signed-rank, Holm over the metrics.",
@@ -224,24 +230,25 @@ def gate(
     tolerance: Annotated[float, typer.Option("--tolerance", help="a drop up to this passes, as a fraction")] = 0.02,
     alpha: Annotated[float, typer.Option("--alpha", help="level of significance, over all checks")] = 0.05,
     statistic: Annotated[str, typer.Option("--statistic", help="median or mean, whose drop counts")] = "median",
-    common_oracle: CommonOracle = False,
     format: Annotated[str, typer.Option("--format", "-f", help="table or json")] = "table",
 ) -> None:
     """Fail where scores dropped: by more than a tolerance, and by more than chance. For continuous integration.
 
-    Exit status: 0 passed, 4 dropped; 1 or 2 where nothing could be decided.
+    Prompts and other settings may differ, and are listed. Where oracles differ, both sides are scored once more against
+    the union. Exit status: 0 passed, 4 dropped; 1 or 2 where nothing could be decided.
 
     Examples:
 
         gistbench gate runs/main runs/branch
 
-        gistbench gate runs/main runs/branch --metric ig_f1 --tolerance 0.01 --common-oracle
+        gistbench gate runs/main runs/branch --metric ig_f1 --tolerance 0.01
     """
+    from .report import Runs
     from .report.pairs import gate as decide
 
     if format not in ("table", "json"):
         raise ConfigError(f"There is no format {format!r}. There are: table, json.")
-    first, second = _open_both(base, new, common_oracle)
+    first, second = Runs.open([base]), Runs.open([new])
     given = {"metrics": tuple(metric)} if metric else {}
     try:
         found = decide(first, second, tolerance=tolerance, significance_level=alpha, statistic=statistic, **given)
@@ -253,10 +260,12 @@ def gate(
         from .report.export import plain
 
         checks = found.checks.astype(object).where(found.checks.notna(), None).to_dict("records")
-        typer.echo(json.dumps(plain({"passed": found.passed, "reasons": found.reasons, "policy": found.policy,
-                                     "checks": checks}), indent=2, ensure_ascii=False))  # fmt: skip
+        said = {"passed": found.passed, "reasons": found.reasons, "policy": found.policy, "checks": checks,
+                "differences": found.differences.to_dict("records")}  # fmt: skip
+        typer.echo(json.dumps(plain(said), indent=2, ensure_ascii=False))
     else:
         _show_frame(found.checks, "Base (first) and new (second)")
+        _show_differences(found.differences)
         verdict = "[bold green]passed[/bold green]" if found.passed else "[bold red]dropped[/bold red]"
         out.print(f"Gate: {verdict}", highlight=False)
         for reason in found.reasons:
@@ -291,20 +300,6 @@ def _write_report(
         out.print(f"Not in it: {len(missing)} analyses, which need more; the page says what.", highlight=False)
 
 
-def _open_both(a: Path, b: Path, common_oracle: bool) -> "tuple[Runs, Runs]":
-    """Open two paths; with a common oracle, that of all runs on both sides."""
-    from .report import Runs
-
-    first, second = Runs.open([a]), Runs.open([b])
-    if not common_oracle:
-        return first, second
-    united = {run.path.resolve(): run for run in Runs.open([a, b], common_oracle=True).all}
-    # Names are those of each side: opened together, two revisions of one model would be called apart.
-    return tuple(  # type: ignore[return-value]
-        Runs([replace(united[run.path.resolve()], model=run.model) for run in side.all]) for side in (first, second)
-    )
-
-
 def _matched(first: "Runs", second: "Runs") -> "list[tuple[Run, Run]]":
     """Return the runs to compare: one of each side, or those of the same candidate and data."""
     if len(first.all) == len(second.all) == 1:
@@ -320,7 +315,7 @@ def _matched(first: "Runs", second: "Runs") -> "list[tuple[Run, Run]]":
 
 def _tests(run: "Run", user: str) -> "list[dict[str, Any]]":
     """Return each test set: its items, which of them back the interest, and which the judge picked."""
-    seen = run.table("evidence").select(["user_id", "object_id", "object_text"]).to_pandas()
+    seen = run.table("evidence", ["user_id", "object_id", "object_text"]).to_pandas()
     texts = dict(zip(seen["object_id"], seen["object_text"], strict=True))
     tests = []
     for found in run.table("retrievals").to_pylist():
@@ -382,6 +377,12 @@ def _show_frame(frame: "pd.DataFrame", title: str) -> None:
             cells.append(text + (f" [dim]\\[{cell.interval}][/dim]" if cell.interval else ""))
         table.add_row(*cells)
     _print_whole(table)
+
+
+def _show_differences(differences: "pd.DataFrame") -> None:
+    """Print what two sides were asked or scored by differently; what several candidates share, once."""
+    if len(differences):
+        _show_frame(differences[["what", "in_a", "in_b"]].drop_duplicates(), "What differs besides the answers")
 
 
 def _echo(frame: "pd.DataFrame", format: str) -> None:

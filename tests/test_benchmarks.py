@@ -1,4 +1,4 @@
-"""Every benchmark runs, at a small size: people look at what it measures; that it still fits the code is tested here."""
+"""Every benchmark still fits the code: each runs once, at a small size. Their figures are for people to look at."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""What several metric modules need: calls, records and tables read with checks, ids, categories, intervals.
+"""What several metric modules need: calls, records and tables read with checks, ids, categories, intervals, tests.
 
 It knows no metric. It stands once as ``metrics/common.py`` and is copied into each module's folder by ``make
 sync-metrics``, because `evaluate` deploys every folder alone; a test requires the copies to be identical.
@@ -24,9 +24,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from scipy import stats
 
 __all__ = [
+    "CORRECTIONS",
+    "DIGITS",
     "INTERACTION_TYPES",
+    "N_EXACT",
     "UNMAPPED",
     "CheckedMetric",
     "Engagements",
@@ -34,6 +38,7 @@ __all__ = [
     "IdLists",
     "Resampling",
     "Rows",
+    "adjusted",
     "canonical_numbers",
     "clean_id",
     "codes_in",
@@ -52,10 +57,14 @@ __all__ = [
     "read_rows",
     "row_ids",
     "shown",
+    "signed_rank_test",
     "summarise",
 ]
 
 INTERACTION_TYPES = ("explicit_positive", "implicit_positive", "implicit_negative", "explicit_negative")
+DIGITS = 12  # differences between scores that are rounding errors are none
+N_EXACT = 50  # up to so many differences, the null distribution of a test is summed up rather than approximated
+CORRECTIONS = ("holm", "benjamini-hochberg", "none")
 UNMAPPED = 0  # the category of an interest that the taxonomy has no place for
 
 IntArray = npt.NDArray[np.int64]
@@ -822,3 +831,68 @@ def summarise(metrics: Mapping[str, Sequence[float | None]], resampling: Resampl
         summary[f"ci_{name}"] = median
         summary[f"ci_mean_{name}"] = mean
     return summary
+
+
+# --- tests ----------------------------------------------------------------------------------------------------------
+
+
+def signed_rank_test(differences: FloatArray) -> tuple[float, float]:
+    """Test whether paired differences are symmetric about 0, by Wilcoxon's signed ranks, two-sided.
+
+    Zero differences are dropped; where there are no others, nothing speaks against symmetry. Up to `N_EXACT` the p
+    value is exact, ties included; beyond, it is that of the normal distribution (`scipy.stats.wilcoxon`).
+
+    Args:
+        differences: one per pair, rounded to `DIGITS`.
+
+    Returns:
+        The smaller one of the sums of positive and of negative ranks, and the p value.
+
+    >>> signed_rank_test(np.array([1.0, 2.0, 2.0, 3.0, -1.0, 0.0]))
+    (1.5, 0.1875)
+    """
+    differences = differences[differences != 0]
+    if not len(differences):
+        return 0.0, 1.0
+    if len(differences) > N_EXACT:
+        found = stats.wilcoxon(differences, method="asymptotic")
+        return float(found.statistic), float(found.pvalue)
+    doubled = np.rint(2 * stats.rankdata(np.abs(differences))).astype(np.int64)  # midranks are multiples of 1/2
+    positive, total = int(doubled[differences > 0].sum()), int(doubled.sum())
+    least = min(positive, total - positive)
+    return least / 2, _exact_p_value(doubled, least)
+
+
+def _exact_p_value(ranks: IntArray, least: int) -> float:
+    """Return how likely signs drawn by coins give a sum of ranks as far out as this one; ties among ranks are fine.
+
+    Args:
+        ranks: twice the midranks, integers.
+        least: the smaller one of the sums of positive and of negative ranks.
+    """
+    probability = np.zeros(int(ranks.sum()) + 1)
+    probability[0] = 1.0
+    for rank in ranks.tolist():
+        probability[rank:] += probability[: len(probability) - rank].copy()
+        probability /= 2
+    # The distribution is symmetric: the other side is as likely.
+    return min(1.0, 2 * float(probability[: least + 1].sum()))
+
+
+def adjusted(p: FloatArray, correction: str) -> FloatArray:
+    """Return p values adjusted for their number.
+
+    >>> adjusted(np.array([0.01, 0.04, 0.03]), "holm").tolist()
+    [0.03, 0.06, 0.06]
+    """
+    n = len(p)
+    if correction == "none" or not n:
+        return p
+    order = np.argsort(p, kind="stable")
+    if correction == "holm":
+        steps = np.maximum.accumulate(p[order] * (n - np.arange(n)))
+    else:
+        steps = np.minimum.accumulate((p[order] * n / np.arange(1, n + 1))[::-1])[::-1]
+    out = np.empty(n)
+    out[order] = np.minimum(steps, 1)
+    return out

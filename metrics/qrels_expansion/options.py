@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .common import Resampling, shown
+from .common import CORRECTIONS, Resampling, shown
 from .measures import AP_DENOMINATORS, DISCOUNTS, Conventions
-from .significance import CORRECTIONS, TESTS
+from .significance import TESTS
 
 __all__ = ["PARTS", "Options", "choose_systems"]
 

@@ -9,15 +9,14 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from .common import Resampling
+from .common import DIGITS, Resampling, adjusted, signed_rank_test
 from .correlation import resampled_means
 
-__all__ = ["CORRECTIONS", "TESTS", "adjusted", "compare"]
+__all__ = ["TESTS", "compare"]
 
 FloatArray = npt.NDArray[np.float64]
 
 TESTS = ("wilcoxon", "t", "permutation", "tukey_hsd")
-CORRECTIONS = ("holm", "benjamini-hochberg", "none")
 _CELLS_AT_ONCE = 4_000_000
 _COLUMNS = (
     "condition",
@@ -32,31 +31,6 @@ _COLUMNS = (
     "p",
     "p_adjusted",
 )
-
-
-def adjusted(p: FloatArray, correction: str) -> FloatArray:
-    """Return p values adjusted for their number.
-
-    >>> adjusted(np.array([0.01, 0.04, 0.03]), "holm").tolist()
-    [0.03, 0.06, 0.06]
-    """
-    n = len(p)
-    if correction == "none" or not n:
-        return p
-    order = np.argsort(p, kind="stable")
-    if correction == "holm":
-        steps = np.maximum.accumulate(p[order] * (n - np.arange(n)))
-    else:
-        steps = np.minimum.accumulate((p[order] * n / np.arange(1, n + 1))[::-1])[::-1]
-    out = np.empty(n)
-    out[order] = np.minimum(steps, 1)
-    return out
-
-
-def _wilcoxon(difference: FloatArray) -> float:
-    if not difference.any():
-        return 1.0
-    return float(stats.wilcoxon(difference, zero_method="wilcox", method="approx").pvalue)
 
 
 def _t(difference: FloatArray) -> float:
@@ -133,7 +107,7 @@ def compare(
     table: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
     one, other = np.triu_indices(len(systems), 1)
     for (condition, metric), matrix in values.items():
-        differences = np.round(matrix[one] - matrix[other], 12)  # differences that are rounding errors are none
+        differences = np.round(matrix[one] - matrix[other], DIGITS)
         kept = [row[~np.isnan(row)] for row in differences]
         intervals, effects = _intervals(differences, resampling), list(map(_effect_size, kept))
         for test in tests:
@@ -143,7 +117,7 @@ def compare(
                 final, counts = p, [whole.shape[1]] * len(one)
             else:
                 run: Callable[[FloatArray], float] = {
-                    "wilcoxon": _wilcoxon,
+                    "wilcoxon": lambda difference: signed_rank_test(difference)[1],
                     "t": _t,
                     "permutation": lambda row: _permutation(row, n_resamples, seed),
                 }[test]

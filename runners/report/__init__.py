@@ -3,7 +3,7 @@
 >>> from gistbench.runners.report import Runs, run_analyses
 >>> runs = Runs.open(["runs/demo"])  # doctest: +SKIP
 >>> {found.id: list(found.tables) for found in run_analyses(runs, ["table_3"])}  # doctest: +SKIP
-{'table_3': ['medians', 'pairs']}
+{'table_3': ['medians']}
 """
 
 from .analysis import Analysis, FigureSpec, Layout, Options, Reference, analysis, analysis_ids, run_analyses

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "KINDS",
+    "QUANTILES",
     "Analysis",
     "FigureSpec",
     "Layout",
@@ -37,6 +38,8 @@ __all__ = [
 
 Kind = Literal["scatter", "forest", "box", "heatmap", "line", "bar"]
 KINDS: tuple[Kind, ...] = ("scatter", "forest", "box", "heatmap", "line", "bar")
+QUANTILES = ("minimum", "lower_quartile", "median", "upper_quartile", "maximum")
+"""What a box is drawn from: columns of these names, or of these names behind one prefix."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +57,9 @@ class FigureSpec:
     """Which columns of which table are drawn how. Columns' labels and units are those of the table."""
 
     kind: Kind
-    """``forest``: intervals across rows; ``box``: rows of quantiles (columns ``minimum``, ``lower_quartile``,
-    ``median``, ``upper_quartile``, ``maximum``); ``line``: one line per ``group``, with a band where ``low`` and
-    ``high`` are given; ``heatmap``: ``x`` and ``y`` are categories, ``colour`` the value."""
+    """``forest``: intervals across rows; ``box``: rows of :data:`QUANTILES`, ``y`` being the median; ``line``: one line
+    per ``group``, with a band where ``low`` and ``high`` are given; ``heatmap``: ``x`` and ``y`` are categories,
+    ``colour`` the value."""
     table: str
     """A key of :attr:`Analysis.tables`."""
     title: str

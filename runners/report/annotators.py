@@ -61,7 +61,8 @@ def cohen_kappa(a: Any, b: Any) -> float:
         return float("nan")
     observed = float((x == y).mean())
     chance = float(x.mean() * y.mean() + (1 - x.mean()) * (1 - y.mean()))
-    return float("nan") if chance >= 1 else (observed - chance) / (1 - chance)
+    # Rounded, so that a kappa of 0 is 0 and no axis shows rounding errors.
+    return float("nan") if chance >= 1 else round((observed - chance) / (1 - chance), 12)
 
 
 def fleiss_kappa(ones: Any, n_annotators: int) -> float:

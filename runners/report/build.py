@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import plotly.graph_objects as go
 
-__all__ = ["FORMAT", "Report", "build_report"]
+__all__ = ["FORMAT", "Report", "build_report", "versions_of"]
 
 logger = logging.getLogger(__name__)
 
@@ -186,7 +186,7 @@ def build_report(
         StoreError: runs that do not compare, or cannot be read.
     """
     opened = runs if isinstance(runs, Runs) else Runs.open(runs, common_oracle=common_oracle)
-    return Report(tuple(run_analyses(opened, which, options)), _versions(opened))
+    return Report(tuple(run_analyses(opened, which, options)), versions_of(opened))
 
 
 def require_libraries() -> None:
@@ -199,7 +199,8 @@ def require_libraries() -> None:
         raise ConfigError(f"The report's figures need {' and '.join(absent)}. {INSTALL}")
 
 
-def _versions(runs: Runs) -> dict[str, Any]:
+def versions_of(runs: Runs) -> dict[str, Any]:
+    """Return what a report stands on: versions of this package, and of each run's data, models and prompts."""
     described = []
     for run in runs.all:
         manifest = run.manifest

@@ -15,7 +15,8 @@ from ...hf_datasets.errors import StoreError
 from ..score import METRICS
 from .analysis import Analysis, FigureSpec, Options, Unavailable, analysis
 from .frames import typed
-from .load import COUNTS, Run, Runs, ig_result, is_result, rescore_results, scores_frame
+from .load import Run, Runs
+from .results import COUNTS, ig_result, is_result, rescore_results, scores_frame
 
 __all__ = ["explain_change", "list_differences"]
 
@@ -37,6 +38,7 @@ def list_differences(a: Run, b: Run) -> pd.DataFrame:
 def _facts(run: Run) -> dict[str, str]:
     phases = run.manifest["phases"]
     facts: dict[str, Any] = {"candidate": run.model, "judge": run.judge, **run.conditions, **run.asked}
+    facts.pop("prompts")  # of all together; each is named below
     for name in ("extract", "judge"):
         role = "candidate" if name == "extract" else "judge"
         model = phases[name]["model"]

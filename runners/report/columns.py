@@ -6,7 +6,10 @@ Knows nothing about how a number is computed or written.
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["COLUMNS", "Column", "describe_column"]
+__all__ = ["COLUMNS", "KEY", "Column", "describe_column"]
+
+KEY = ("dataset", "judge", "setting")
+"""The columns that name a group of runs."""
 
 Unit = Literal["fraction", "share", "count", "rho", "kappa", "tokens", "hours", "seconds", "usd", "p", "statistic",
                "text", "flag", "number"]  # fmt: skip
@@ -59,7 +62,13 @@ COLUMNS: dict[str, Column] = {
         metric="Metric", task="Task", annotator="Annotator", annotator_a="Annotator", annotator_b="Other annotator",
         level="Split", stage="Pass", external_name="Score from elsewhere", model_a="Model", model_b="Other model",
         judge_a="Judge", judge_b="Other judge", what="What", in_a="Before", in_b="After", run_a="Before", run_b="After",
-        part="Part", place="Place", sentence="Sentence",
+        part="Part", place="Place", sentence="Sentence", judge_says="The judge", people_say="People",
+    ),
+    # Of `gistbench qrels experiments`, which draws with the same means.
+    **_texts(system="System", condition="Judgements", family="Family of recommenders", human="Rating", llm="Grade"),
+    **_rest(
+        arp=("ARP", "number", 1), ndcg=("NDCG", "number", 3), favour=("Favour", "number", 2),
+        share_head=("Head items", "share", 1),
     ),
     "is_scope": Column("IS scope", "text"),
     **{
@@ -132,6 +141,9 @@ COLUMNS: dict[str, Column] = {
         p_value=("p", "p", 4), p_value_holm=("p (Holm)", "p", 4), p_value_fdr=("p (FDR)", "p", 4),
         t=("t", "statistic", 2), df=("df", "statistic", 1), mean_a=("Mean, synthetic", "number", 2),
         mean_b=("Mean, real", "number", 2), engagements=("Engagements per user", "number", 1),
+        engagements_minimum=("Least", "number", 1), engagements_lower_quartile=("Lower quartile", "number", 1),
+        engagements_median=("Median", "number", 1), engagements_upper_quartile=("Upper quartile", "number", 1),
+        engagements_maximum=("Greatest", "number", 1),
         density=("Density of users", "number", 6), external=("Score from elsewhere", "number", 1),
         categories_per_user=("Categories per user", "number", 1),
         interests_per_user=("Interests per user", "number", 1), seconds=("Wall time", "seconds", 1),

@@ -11,8 +11,10 @@ import pandas as pd
 from ..score import METRICS
 from .analysis import Analysis, FigureSpec, Layout, Options, Unavailable, analysis
 from .frames import typed
-from .load import Run, Runs, rescore, scores_frame, unite_oracles
+from .load import Run, Runs
 from .published import value
+from .rescoring import rescore
+from .results import scores_frame, unite_oracles
 
 __all__ = ["table_14"]
 

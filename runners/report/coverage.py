@@ -29,8 +29,8 @@ def _mapped(group: Group) -> pd.DataFrame:
 def _map(group: Group) -> pd.DataFrame:
     frames = []
     for run in group.runs:
-        named: pd.DataFrame = run.table("extractions").select(["user_id", "interest"]).to_pandas()
-        mappings = run.table("mappings").select(["interest", "category_id"]).to_pandas()
+        named: pd.DataFrame = run.table("extractions", ["user_id", "interest"]).to_pandas()
+        mappings = run.table("mappings", ["interest", "category_id"]).to_pandas()
         merged = named.merge(mappings, on="interest", how="left")
         category = merged["category_id"].fillna(0).astype("int64")
         frames.append(pd.DataFrame({"model": run.model, "interest": merged["interest"], "category": category}))

@@ -5,7 +5,8 @@ import pandas as pd
 from ...hf_datasets.errors import ConfigError
 from .analysis import Analysis, Layout, Options, Unavailable, analysis
 from .frames import typed
-from .load import COUNTS, Group, Run, Runs
+from .load import Group, Run, Runs
+from .results import COUNTS
 
 __all__ = ["inspect_user"]
 
@@ -64,7 +65,7 @@ def inspect_user(run: Run, user: str, group: Group | None = None) -> dict[str, p
     evidence["relevant"] = evidence["relevant"].notna()
 
     interests = run.interests.loc[run.interests["user_id"] == user]
-    reasons = run.table("interests").select(["user_id", "interest", "failure_reasons"]).to_pandas()
+    reasons = run.table("interests", ["user_id", "interest", "failure_reasons"]).to_pandas()
     reasons = reasons.loc[reasons["user_id"] == user].set_index("interest")["failure_reasons"]
     column = interests["interest"] if run.by_name else interests["category_id"]
     verdicts = interests.assign(

@@ -8,7 +8,7 @@ import html
 import io
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from .analysis import Analysis, Layout
-from .columns import Column, describe_column
+from .columns import KEY, Column, describe_column
 from .figures import show_value
 
 __all__ = [
@@ -80,6 +80,7 @@ def sheet(frame: pd.DataFrame, layout: Layout | None = None, max_rows: int = MAX
     Returns:
         The sheet. Values that all rows share stand in its note.
     """
+    layout = layout and _with_what_varies(frame, layout)
     shared, constant = _constants(frame, layout)
     found = _pivoted(frame, layout, constant) if layout is not None and layout.headings else None
     if found is None:
@@ -97,6 +98,13 @@ def sheet(frame: pd.DataFrame, layout: Layout | None = None, max_rows: int = MAX
     if len(rows) > max_rows:
         notes.append(f"The first {max_rows:,} of {len(rows):,} rows; the csv and Parquet files hold all.")
     return Sheet(headings, tuple(rows[:max_rows]), " ".join(notes))
+
+
+def _with_what_varies(frame: pd.DataFrame, layout: Layout) -> Layout:
+    """Return a layout in which rows of several data sets, judges or settings are told apart."""
+    placed = (*layout.rows, *layout.headings)
+    varying = [name for name in KEY if name in frame and name not in placed and frame[name].nunique() > 1]
+    return replace(layout, rows=(*layout.rows, *varying))
 
 
 def _constants(frame: pd.DataFrame, layout: Layout | None) -> tuple[str, set[str]]:

@@ -22,7 +22,7 @@ REASONS = {
 
 def _counts(run: Run) -> dict[str, int]:
     """Return how many interests of a run are not verified, and how many for each reason."""
-    table = run.table("interests").select(["verified", "failure_reasons"])
+    table = run.table("interests", ["verified", "failure_reasons"])
     unverified = table.filter(pc.invert(table["verified"]))
     reasons = pc.value_counts(pc.list_flatten(unverified["failure_reasons"])).to_pylist()
     by_reason = {found["values"]: found["counts"] for found in reasons}

@@ -5,7 +5,7 @@ import pandas as pd
 
 from ...hf_datasets import load_engagements
 from ...hf_datasets.fidelity import Fidelity, compare_engagements
-from .analysis import Analysis, FigureSpec, Options, Unavailable, analysis
+from .analysis import QUANTILES, Analysis, FigureSpec, Options, Unavailable, analysis
 from .frames import typed
 from .load import Runs
 from .published import value
@@ -40,10 +40,10 @@ def fidelity_tables(found: Fidelity) -> dict[str, pd.DataFrame]:
         for name, counts in zip((found.name_a, found.name_b), pair, strict=True):
             if counts is None:
                 continue
-            low, lower, middle, upper, high = np.quantile(counts, [0, 0.25, 0.5, 0.75, 1]).tolist()
+            box = dict(zip(QUANTILES, np.quantile(counts, [0, 0.25, 0.5, 0.75, 1]).tolist(), strict=True))
             boxes.append(
-                {"interaction_type": row.interaction_type, "dataset": name, "minimum": low, "lower_quartile": lower,
-                 "median": middle, "upper_quartile": upper, "maximum": high, "n_users": len(counts)}
+                {"interaction_type": row.interaction_type, "dataset": name,
+                 **{f"engagements_{place}": found for place, found in box.items()}, "n_users": len(counts)}
             )  # fmt: skip
             if len(counts) > 1 and counts.var() > 0:
                 from scipy import stats
@@ -77,7 +77,7 @@ def table_10(runs: Runs, options: Options) -> Analysis:
         ),
         "figure_2_b": FigureSpec(
             "box", "boxes", "Engagements per user by type", "Boxes hold the middle half of the users. Compare the "
-            "order of the types, not the heights.", x="dataset", y="median", facet="interaction_type",
+            "order of the types, not the heights.", x="dataset", y="engagements_median", facet="interaction_type",
         ),
     }  # fmt: skip
     return Analysis(

@@ -12,26 +12,25 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from .analysis import FigureSpec, Reference
-from .columns import Column, describe_column
-from .figures_labels import beside, end_labels, place_labels
+from .analysis import QUANTILES, FigureSpec
+from .columns import KEY, Column, describe_column
+from .figures_labels import end_labels, place_labels
 from .figures_marks import (
     Axis,
     Bars,
     Boxes,
     Cells,
     Drawing,
-    Floats,
     Key,
     Line,
     Mark,
     Panel,
     Points,
     Scale,
-    Side,
     Text,
     Texts,
 )
+from .figures_panel import floats, log_ticks, panel_of, reference_line, row_height, rows_height
 from .figures_style import (
     BUBBLE,
     COLOURS,
@@ -49,11 +48,8 @@ from .figures_style import (
 
 __all__ = ["draw", "show_value"]
 
-KEY = ("dataset", "judge", "setting")
-MAX_LINE_LABELS = 20
+MAX_LINE_LABELS = 21
 MAX_CELL_TEXTS = 900
-ROW = 26
-"""Height of a category on the y axis."""
 
 
 def show_value(value: Any, column: Column) -> str:
@@ -169,7 +165,8 @@ class _Work:
             least, most = show_value(values.min(), column), show_value(values.max(), column)
             notes.append(f"Size of bubbles: {column.heading[:1].lower()}{column.heading[1:]}, {least} to {most}")
         if self.n_unlabelled:
-            notes.append(f"{self.n_unlabelled} marks have no room for a label; the table names all")
+            marks = "1 mark has" if self.n_unlabelled == 1 else f"{self.n_unlabelled} marks have"
+            notes.append(f"{marks} no room for a label; the table names all")
         return tuple(notes)
 
     def _colour_range(self) -> tuple[float, float, tuple[tuple[float, str], ...]]:
@@ -223,7 +220,7 @@ class _Work:
                 colours = ["#808080" if math.isnan(v) else blend(stops, (v - low) / (high - low)) for v in numbers]
             marks.append(
                 Points(
-                    _floats(own[spec.x]), _floats(own[spec.y]), tuple(colours),
+                    floats(own[spec.x]), floats(own[spec.y]), tuple(colours),
                     tuple(sizes.loc[own.index].tolist()), shape, 0.3 if spec.faint else 0.9, self._hover(own),
                 )
             )  # fmt: skip
@@ -241,7 +238,7 @@ class _Work:
         placed = place_labels(labels, x, y, width, height, bool(spec.faint))
         self.n_unlabelled += len(labels) - len(placed)
         marks += placed
-        return _panel(title, x, y, marks, width, height, right=20.0)
+        return panel_of(title, x, y, marks, width, height, right=20.0)
 
     def _diamonds(self, overlay: pd.DataFrame, labels: list[tuple[float, float, float, str]]) -> list[Mark]:
         spec, marks = self.spec, []
@@ -253,11 +250,11 @@ class _Work:
                 colour = self.style(group)[0]
                 n = len(own)
                 marks.append(
-                    Points(_floats(own[spec.x]), _floats(own[spec.y]), (colour,) * n, (15.0,) * n, "diamond",
+                    Points(floats(own[spec.x]), floats(own[spec.y]), (colour,) * n, (15.0,) * n, "diamond",
                            hover=self._hover(own))
                 )  # fmt: skip
                 if group and direct:
-                    places = zip(_floats(own[spec.x]), _floats(own[spec.y]), strict=True)
+                    places = zip(floats(own[spec.x]), floats(own[spec.y]), strict=True)
                     labels += [(x, y, 20.0, self.names[group]) for x, y in places]
         return list(marks)
 
@@ -265,6 +262,7 @@ class _Work:
         spec = self.spec
         # The first row is on top.
         y, places = self._category_axis("y", frame)
+        y = self._with_room_for_names(y)
         x = self._number_axis("x", frame, None, [spec.low, spec.high])
         under, over = self._references(x, y)
         marks: list[Mark] = list(under)
@@ -274,11 +272,11 @@ class _Work:
             if not len(own):
                 continue
             colour, shape, _ = self.style(group)
-            low = _floats(own[spec.low]) if spec.low else ()
-            high = _floats(own[spec.high]) if spec.high else ()
+            low = floats(own[spec.low]) if spec.low else ()
+            high = floats(own[spec.high]) if spec.high else ()
             at = tuple(places[_category(v)] + shift[n] for v in own[spec.y])
             marks.append(
-                Points(_floats(own[spec.x]), at, (colour,) * len(own), (9.0,) * len(own), shape, hover=self._hover(own),
+                Points(floats(own[spec.x]), at, (colour,) * len(own), (9.0,) * len(own), shape, hover=self._hover(own),
                        low=low, high=high)
             )  # fmt: skip
             if not spec.group:
@@ -289,18 +287,16 @@ class _Work:
                 ]
         marks += over
         right = 10 if spec.group else 10 + text_width("99.9", SMALL)
-        return _panel(title, x, y, marks, width, _rows_height(len(places), len(self.groups)), right=right)
+        return panel_of(title, x, y, marks, width, rows_height(y, len(self.groups)), right=right)
 
     def _box(self, frame: pd.DataFrame, overlay: pd.DataFrame | None, title: str, width: float) -> Panel:
         spec = self.spec
-        names = ["minimum", "lower_quartile", "median", "upper_quartile", "maximum"]
+        prefix = spec.y.removesuffix("median")
+        names = [prefix + name for name in QUANTILES]
         x, places = self._category_axis("x", frame, width)
-        y = self._number_axis("y", frame, None, names)
-        if y.percent and y.range[1] > 1.5:  # counts, not shares: the columns' unit is that of scores
-            y = replace(y, percent=False)
-        column = describe_column("n_users") if not y.percent else self.y_column
+        y, column = self._number_axis("y", frame, None, names), self.y_column
         under, over = self._references(x, y)
-        quantiles = tuple(_floats(row) for row in frame[names].to_numpy(dtype=float))
+        quantiles = tuple(floats(row) for row in frame[names].to_numpy(dtype=float))
         hover = tuple(
             f"{row[spec.x]}: " + ", ".join(
                 f"{describe_column(name).label.lower()} {show_value(float(row[name]), column)}"
@@ -315,7 +311,7 @@ class _Work:
             for place, values in zip(at, quantiles, strict=True)
         ]
         marks: list[Mark] = [*under, Boxes(at, quantiles, COLOURS[0], hover), *over, *texts]
-        return _panel(title, x, y, marks, width, 320.0, right=34.0)
+        return panel_of(title, x, y, marks, width, 320.0, right=34.0)
 
     def _heatmap(self, frame: pd.DataFrame, overlay: pd.DataFrame | None, title: str, width: float) -> Panel:
         spec, name = self.spec, str(self.spec.colour)
@@ -339,10 +335,11 @@ class _Work:
         # Numbers must fit into their cells.
         longest = max((text_width(text, SMALL) for row in texts for text in row), default=0)
         width = min(max(width, len(columns) * (longest + 8)), 1100.0) if len(columns) > 3 else min(width, 420.0)
-        return _panel(title, x, y, [cells], width, max(len(rows) * 30.0, 60.0), frame=False)
+        return panel_of(title, x, y, [cells], width, max(len(rows) * 30.0, 60.0), frame=False)
 
     def _line(self, frame: pd.DataFrame, overlay: pd.DataFrame | None, title: str, width: float) -> Panel:
-        spec, height = self.spec, 300.0
+        spec, n_groups = self.spec, len(self.groups)
+        height = max(300.0, 16.0 * n_groups) if n_groups <= MAX_LINE_LABELS else 300.0
         if self.x_column.unit in ("text", "flag"):
             x, places = self._category_axis("x", frame, width, ends=0.25)
             frame = frame.assign(**{spec.x: [places[_category(v)] for v in frame[spec.x]]})
@@ -359,10 +356,10 @@ class _Work:
             if not x.categories:
                 own = own.sort_values(spec.x, kind="stable")
             colour, _, dash = self.style(group)
-            low = _floats(own[spec.low]) if spec.low else ()
-            high = _floats(own[spec.high]) if spec.high else ()
+            low = floats(own[spec.low]) if spec.low else ()
+            high = floats(own[spec.high]) if spec.high else ()
             marks.append(
-                Line(_floats(own[spec.x]), _floats(own[spec.y]), colour, dash, hover=self._hover(own), low=low,
+                Line(floats(own[spec.x]), floats(own[spec.y]), colour, dash, hover=self._hover(own), low=low,
                      high=high, dots=len(own) <= 20)
             )  # fmt: skip
             if len(self.groups) > 1 and len(self.groups) <= MAX_LINE_LABELS:
@@ -372,7 +369,7 @@ class _Work:
         labels = end_labels(ends, y, height)
         marks += labels
         right = 14 + max((text_width(label.text) for label in labels), default=0)
-        return _panel(title, x, y, marks, width, height, right=right)
+        return panel_of(title, x, y, marks, width, height, right=right)
 
     def _bar(self, frame: pd.DataFrame, overlay: pd.DataFrame | None, title: str, width: float) -> Panel:
         spec = self.spec
@@ -380,6 +377,7 @@ class _Work:
         along, across = (spec.x, spec.y) if horizontal else (spec.y, spec.x)
         if horizontal:
             category_axis, places = self._category_axis("y", frame)
+            category_axis = self._with_room_for_names(category_axis)
         else:
             category_axis, places = self._category_axis("x", frame, width)
         value_axis = self._number_axis("x" if horizontal else "y", frame, None, zero=True)
@@ -395,18 +393,18 @@ class _Work:
             if not len(own):
                 continue
             at = tuple(places[_category(v)] + shift[n] for v in own[across])
-            room = thickness * (ROW if horizontal else width / max(len(places), 1))
+            room = thickness * (row_height(len(self.groups)) if horizontal else width / max(len(places), 1))
             texts = tuple(show_value(v, column) for v in own[along])
             if room < (8 if horizontal else 18):
                 texts = ("",) * len(texts)
             marks.append(
-                Bars(at, _floats(own[along]), thickness * 0.94, self.style(group)[0], horizontal, texts,
+                Bars(at, floats(own[along]), thickness * 0.94, self.style(group)[0], horizontal, texts,
                      self._hover(own))
             )  # fmt: skip
         marks += over
-        height = _rows_height(len(places), len(self.groups)) if horizontal else 300.0
+        height = rows_height(y, len(self.groups)) if horizontal else 300.0
         longest = max((text_width(show_value(v, column), SMALL) for v in frame[along]), default=0.0)
-        return _panel(title, x, y, marks, width, height, right=12 + longest if horizontal else 12)
+        return panel_of(title, x, y, marks, width, height, right=12 + longest if horizontal else 12)
 
     # Axes
 
@@ -449,7 +447,8 @@ class _Work:
                 start = max(start, 0.0 if zero else -0.02 * high) if low >= 0 else start
                 end = 0.0 if zero and low < 0 and high <= 0 else high + pad
                 low, high = start, end
-            if column.percent and high <= 1.3 and numbers.size and numbers.max() <= 1.0 and not log:
+            most_is_1 = column.unit in ("fraction", "share", "rho", "kappa")
+            if most_is_1 and high <= 1.3 and numbers.size and numbers.max() <= 1.0 and not log:
                 high = min(high, 1.04)
         if name == "rank" or name.startswith("rank_"):
             low, high = high, low
@@ -458,11 +457,13 @@ class _Work:
             whole_numbers = range(math.ceil(min(low, high)), math.floor(max(low, high)) + 1)
             ticks = tuple((float(n), str(n)) for n in whole_numbers if n >= 0)
         if log:
-            ticks = _log_ticks(sorted(set(numbers.tolist())), low, high)
+            ticks = log_ticks(sorted(set(numbers.tolist())), low, high)
         return Axis(label, (float(low), float(high)), column.percent, log, whole, ticks=ticks)
 
     def _shared_range(self) -> bool:
-        """Whether panels compare at sight: scores do, counts of different data sets need not."""
+        """Whether panels compare at sight: scores do; other metrics, and counts of different data sets, need not."""
+        if self.spec.kind == "forest" and self.spec.facet == "metric":
+            return False
         return describe_column(self.spec.x).percent or describe_column(self.spec.y).percent
 
     def _category_axis(
@@ -489,6 +490,12 @@ class _Work:
         label = "" if plain else _axis_label(column)
         full = tuple(_plain(name, value) for value in found)
         return Axis(label, (-ends, len(found) - 1 + ends), categories=tuple(shown), full=full, rotated=rotated), places
+
+    def _with_room_for_names(self, y: Axis) -> Axis:
+        """Make room above the first row for the names of vertical lines, which would lie over bars and intervals."""
+        if any(reference.kind == "vertical" and reference.label for reference in self.spec.references):
+            return replace(y, range=(y.range[0], y.range[1] + 0.7))
+        return y
 
     def _sizes(self, frame: pd.DataFrame) -> "pd.Series[float]":
         spec = self.spec
@@ -527,103 +534,16 @@ class _Work:
         lines: list[Mark] = []
         texts: list[Mark] = []
         for reference in self.spec.references:
-            found = _reference(reference, x, y)
+            found = reference_line(reference, x, y)
             if found:
                 lines.append(found[0])
                 texts += [found[1]] if found[1].text else []
         return lines, texts
 
 
-def _reference(reference: Reference, x: Axis, y: Axis) -> tuple[Line, Text] | None:
-    (x0, x1), (y0, y1) = sorted(x.range), sorted(y.range)
-    value, label = reference.value, reference.label
-    style: dict[str, Any] = {"colour": "@@line", "width": 1.2}
-    note: dict[str, Any] = {"colour": "@@muted", "small": True}
-    if reference.kind == "horizontal" and value is not None and not y.categories:
-        if not y0 <= value <= y1:
-            return None
-        return Line((x0, x1), (value, value), dash="dash", **style), Text(
-            x0, value, label, right=6, up=8, haloed=True, beside_line=True, **note
-        )
-    if reference.kind == "vertical" and value is not None and not x.categories:
-        if not x0 <= value <= x1:
-            return None
-        share = (math.log(value / x0) / math.log(x1 / x0)) if x.log else (value - x0) / ((x1 - x0) or 1)
-        anchor: Side = "left" if share < 0.6 else "right"
-        right = 5 if anchor == "left" else -5
-        return Line((value, value), (y0, y1), dash="dash", **style), Text(
-            value, y1, label, right=right, up=-9, anchor=anchor, **note
-        )
-    if reference.kind == "diagonal":
-        low, high = max(x0, y0), min(x1, y1)
-        if low >= high:
-            return None
-        return Line((low, high), (low, high), dash="dash", **style), Text(
-            low + 0.12 * (high - low), low + 0.12 * (high - low), label, right=10, up=-8, haloed=True, **note
-        )
-    if reference.kind == "iso_f1" and value is not None and 0 < value < 1:
-        # From the top of the panel to its right edge.
-        top, edge = min(y1, 1.0), min(x1, 1.0)
-        start = value * top / (2 * top - value)
-        if start >= edge:
-            return None
-        xs = np.linspace(start, edge, 60)
-        ys = value * xs / (2 * xs - value)
-        end = float(ys[-1])
-        if end < y0:
-            return None
-        line = Line(_floats(xs), _floats(ys), colour="@@line", width=1.0, dash="dot")
-        return line, Text(edge, end, label, right=-2, up=8, anchor="right", **note)
-    return None
-
-
-def _panel(
-    title: str,
-    x: Axis,
-    y: Axis,
-    marks: Sequence[Mark],
-    width: float,
-    height: float,
-    right: float = 12.0,
-    frame: bool = True,
-) -> Panel:
-    longest_y = max((text_width(text) for text in y.categories), default=40.0)
-    left = longest_y + 12 + (20 if y.label else 0)
-    longest_x = max((text_width(text) for text in x.categories), default=0.0)
-    ticks = longest_x * 0.62 + 18 if x.rotated else 20
-    if x.rotated:  # the first label leans out to the left
-        left = max(left, text_width(x.categories[0]) * 0.75 - width / (2 * len(x.categories)) + 10)
-    bottom = ticks + (26 if x.label else 6)
-    panel = Panel(title, x, y, tuple(marks), width, height, left, right, bottom, 30.0 if title else 10.0)
-    moved = (beside(m, marks, panel) if isinstance(m, Text) and m.beside_line else m for m in marks)
-    return replace(panel, marks=tuple(moved))
-
-
-def _log_ticks(values: list[float], low: float, high: float) -> tuple[tuple[float, str], ...]:
-    """Return ticks at the values themselves where they are few, else at 1, 2 and 5 of each power of ten."""
-    if len(values) > 8:
-        powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-        values = [step * 10.0**power for power in powers for step in (1, 2, 5)]
-    ticks: list[tuple[float, str]] = []
-    for value in values:
-        # Labels stand apart by at least a tenth of the axis.
-        near = ticks and math.log(value / ticks[-1][0]) < 0.09 * math.log(high / low)
-        if low <= value <= high and value > 0 and not near:
-            ticks.append((value, f"{value:,.0f}" if value >= 1 else f"{value:g}"))
-    return tuple(ticks)
-
-
 def _spread(n: int) -> list[float]:
     """Return where n groups stand around a category's place: the first on top."""
     return [0.0] if n == 1 else [-(0.72 * ((i + 0.5) / n - 0.5)) for i in range(n)]
-
-
-def _rows_height(n: int, n_groups: int) -> float:
-    return max(n * max(ROW, 13.0 * n_groups + 8), 60.0)
-
-
-def _floats(values: Any) -> Floats:
-    return tuple(np.asarray(values, dtype=float).tolist())
 
 
 def _category(value: Any) -> str:
@@ -633,7 +553,9 @@ def _category(value: Any) -> str:
 def _plain(name: str, value: Any) -> str:
     """Return a category as people read it: names of metrics and stages are spelled as everywhere."""
     text = _category(value)
-    if name in ("metric", "reason", "interaction_type"):
+    if name == "interaction_type":  # the columns of these names are thresholds
+        return text.replace("_", " ")
+    if name in ("metric", "reason"):
         try:
             return describe_column(text).label
         except KeyError:

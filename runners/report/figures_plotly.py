@@ -232,7 +232,7 @@ def _axis(axis: Axis, domain: list[float], anchor: str, panel: Panel, upright: b
             "showgrid": False,
         }  # fmt: skip
         if axis.rotated:
-            found["tickangle"] = -38
+            found |= {"tickangle": -38, "ticklabeloverflow": "allow"}
     elif axis.ticks:
         found |= {"tickvals": [value for value, _ in axis.ticks], "ticktext": [text for _, text in axis.ticks]}
     elif axis.percent:

@@ -8,13 +8,12 @@ import numpy.typing as npt
 import pandas as pd
 
 from ..comparison import Comparison
-from .columns import describe_column
+from .analysis import QUANTILES
+from .columns import KEY, describe_column
 from .load import Group, Runs
 
 __all__ = ["KEY", "letters", "medians", "quantiles", "spearman", "typed", "wilson"]
 
-KEY = ("dataset", "judge", "setting")
-"""The columns that name a group."""
 FloatArray = npt.NDArray[np.float64]
 _DTYPES = {"text": "str", "flag": "bool", "count": "Int64"}
 
@@ -105,7 +104,7 @@ def quantiles(frame: pd.DataFrame, by: Sequence[str], metric: str) -> pd.DataFra
     """Return the five-number summary of a metric by group, and how many users it is of: what a box plot draws."""
     known = frame.dropna(subset=metric)
     found = known.groupby(list(by), sort=False)[metric].quantile(np.array([0.0, 0.25, 0.5, 0.75, 1.0])).unstack()
-    found.columns = pd.Index(["minimum", "lower_quartile", "median", "upper_quartile", "maximum"])
+    found.columns = pd.Index(QUANTILES)
     found["n_users"] = known.groupby(list(by), sort=False)[metric].size()
     return found.reset_index()
 

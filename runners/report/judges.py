@@ -6,7 +6,7 @@ records: the judge's confusion, and the scores that its errors leave when they a
 
 from collections.abc import Iterable
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,18 +18,41 @@ from ..score import METRICS, load_metric
 from .analysis import Analysis, FigureSpec, Options, Unavailable, analysis
 from .annotators import RECORD, cohen_kappa, read_annotations
 from .frames import spearman, typed, wilson
-from .load import COUNTS, Group, Run, Runs
+from .load import Group, Run, Runs
+from .results import COUNTS
 
 __all__ = ["judge_errors", "judges"]
 
 N_DRAWS = 20
 """Imputations of what the judge should have said; each scores all records once more."""
 _TYPES = [name.removeprefix("n_") for name in COUNTS]
-FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+IntArray = npt.NDArray[np.int64]
 
 
-def _judged_items(run: Run, task: str, users: Iterable[str] | None = None) -> pd.DataFrame:
-    """Return one row for each item that the judge saw: ``user_id``, ``interest``, ``object_id``, ``said`` (0 or 1).
+class _Items(NamedTuple):
+    """The items that the judge saw, each once for its interest; texts are numbered, so that none is compared twice."""
+
+    records: pa.Table
+    """``user_id`` and ``interest`` of each judged record."""
+    objects: pa.Array
+    """The distinct ids."""
+    record: IntArray
+    """The record of each item."""
+    object: IntArray
+    """The id of each item, as a place in ``objects``."""
+    said: BoolArray
+    """Whether the judge kept it."""
+
+    def frame(self) -> pd.DataFrame:
+        """Return ``user_id``, ``interest``, ``object_id`` and ``said`` (0 or 1)."""
+        columns = {name: self.records[name].take(pa.array(self.record)) for name in ("user_id", "interest")}
+        found: pd.DataFrame = pa.table(columns | {"object_id": self.objects.take(pa.array(self.object))}).to_pandas()
+        return found.assign(said=self.said.astype(float))
+
+
+def _judged_items(run: Run, task: str, users: Iterable[str] | None = None) -> _Items:
+    """Read what the judge saw and kept.
 
     Args:
         run: judged.
@@ -40,21 +63,31 @@ def _judged_items(run: Run, task: str, users: Iterable[str] | None = None) -> pd
         "relevance": ("groundings", "shown_item_ids", "relevant_item_ids"),
         "association": ("retrievals", "shown_item_ids", "selected_item_ids"),
     }[task]
-    table = run.table(name).select(["user_id", "interest", shown, kept])
+    table = run.table(name, ["user_id", "interest", shown, kept])
     table = table.filter(pc.and_(pc.is_valid(table[shown]), pc.is_valid(table[kept])))
     if users is not None:
         table = table.filter(pc.is_in(table["user_id"], pa.array(sorted(users), pa.string())))
     lists = [table[column].combine_chunks() for column in (shown, kept)]
     objects = pa.concat_arrays([pc.list_flatten(one) for one in lists]).dictionary_encode()
-    rows = [pc.list_parent_indices(one).to_numpy(zero_copy_only=False).astype(np.int64) for one in lists]
-    # An item of an interest is one number, so that no text is compared twice.
-    keys = np.concatenate(rows) * max(len(objects.dictionary), 1) + objects.indices.to_numpy(zero_copy_only=False)
-    seen = np.unique(keys[: len(rows[0])])
-    row, code = np.divmod(seen, max(len(objects.dictionary), 1))
-    columns = {column: table[column].take(pa.array(row)) for column in ("user_id", "interest")}
-    columns["object_id"] = objects.dictionary.take(pa.array(code))
-    frame: pd.DataFrame = pa.table(columns).to_pandas()
-    return frame.assign(said=np.isin(seen, keys[len(rows[0]) :]).astype(float))
+    record = np.concatenate([pc.list_parent_indices(one).to_numpy(zero_copy_only=False) for one in lists])
+    width = max(len(objects.dictionary), 1)
+    keys = record.astype(np.int64) * width + objects.indices.to_numpy(zero_copy_only=False)
+    n_shown = len(pc.list_flatten(lists[0]))
+    seen = np.sort(keys[:n_shown])
+    seen = seen[np.diff(seen, prepend=-1) > 0]
+    of, code = np.divmod(seen, width)
+    return _Items(
+        table.select(["user_id", "interest"]), objects.dictionary, of, code, _among(seen, np.sort(keys[n_shown:]))
+    )
+
+
+def _among(values: IntArray, in_order: IntArray) -> BoolArray:
+    """Tell which values stand among sorted ones."""
+    if not len(in_order):
+        return np.zeros(len(values), dtype=np.bool_)
+    at = np.minimum(np.searchsorted(in_order, values), len(in_order) - 1)
+    found: BoolArray = in_order[at] == values
+    return found
 
 
 @analysis("judges", "Do judges agree?")
@@ -85,16 +118,22 @@ def judges(runs: Runs, options: Options) -> Analysis:
         raise Unavailable("Needs the same candidates on the same data under two judges: two suites that share a store.")
     frame = typed(agreement)
     columns = ["dataset", "setting", "judge_a", "judge_b", "metric", "n_models", "rho", "largest_rank_change"]
-    figure = FigureSpec(
-        "bar", "agreement", "Agreement of two judges", "Short bars: what one judge takes for "
-        "evidence the other does not.", x="kappa", y="what", group="model", facet="judge_b",
-    )  # fmt: skip
+    figures = {
+        "judges": FigureSpec(
+            "bar", "agreement", "Agreement of two judges", "Short bars: what one judge takes for "
+            "evidence the other does not.", x="kappa", y="what", group="model", facet="judge_b",
+        ),
+        "judges_places": FigureSpec(
+            "line", "places", "Places of candidates under each judge", "Lines that do not cross: the ranking does not "
+            "hang on the judge.", x="judge", y="rank", group="model", facet="metric",
+        ),
+    }  # fmt: skip
     return Analysis(
         "judges",
         "Do judges agree?",
         "Over records that both judged. Kappa corrects for chance; rho says whether candidates keep their places.",
-        {"agreement": frame, "ranks": typed(ranks, columns)},
-        {"judges": figure},
+        {"agreement": frame, "ranks": typed(ranks, columns), "places": _places(runs)},
+        figures,
         policy={
             "relevance": "items shown to both for the same interest of the same user",
             "verdict": "interests that both scored",
@@ -104,10 +143,32 @@ def judges(runs: Runs, options: Options) -> Analysis:
     )
 
 
+def _places(runs: Runs) -> pd.DataFrame:
+    """Return the place of each candidate under each judge, among the candidates that all judges of the data judged."""
+    alike: dict[tuple[str, str], list[Group]] = {}
+    for group in runs.groups:
+        alike.setdefault((group.dataset, group.setting), []).append(group)
+    rows = []
+    for groups in alike.values():
+        common = set.intersection(*(set(group.models) for group in groups))
+        for metric in METRICS if len(groups) > 1 and len(common) > 1 else ():
+            scores = [{run.model: run.score[metric] for run in group.runs if run.model in common} for group in groups]
+            if any(None in own.values() for own in scores):
+                continue
+            rows += [
+                {**group.key, "model": model, "metric": metric, "score": score,
+                 "rank": 1 + sum(other > score for other in own.values())}
+                for group, own in zip(groups, scores, strict=True)
+                for model, score in own.items()
+            ]  # fmt: skip
+    return typed(rows, ["dataset", "setting", "judge", "model", "metric", "score", "rank"])
+
+
 def _agreement(a: Run, b: Run) -> list[dict[str, Any]]:
     from sklearn.metrics import cohen_kappa_score
 
-    items = _judged_items(a, "relevance").merge(_judged_items(b, "relevance"), on=RECORD, suffixes=("_a", "_b"))
+    one_side, other_side = (_judged_items(run, "relevance").frame() for run in (a, b))
+    items = one_side.merge(other_side, on=RECORD, suffixes=("_a", "_b"))
     both = a.interests.merge(b.interests, on=["user_id", "interest"], suffixes=("_a", "_b"))
     rows = []
     for what, one, other in (
@@ -124,7 +185,7 @@ def _agreement(a: Run, b: Run) -> list[dict[str, Any]]:
         several = len(np.unique(mapped.to_numpy())) > 1
         rows.append(
             {"what": "category", "n_items": len(mapped), "agreement_share": float((left == right).mean()),
-             "kappa": float(cohen_kappa_score(left, right)) if several else None}
+             "kappa": round(float(cohen_kappa_score(left, right)), 12) if several else None}
         )  # fmt: skip
     known = both[["specificity_a", "specificity_b"]].dropna()
     if len(known):
@@ -158,7 +219,7 @@ def judge_errors(runs: Runs, options: Options) -> Analysis:
         for task in ("relevance", "association"):
             own = human.loc[human["task"] == task]
             joined = (
-                [_judged_items(run, task, set(own["user_id"])).merge(own, on=RECORD) for run in group.runs]
+                [_judged_items(run, task, set(own["user_id"])).frame().merge(own, on=RECORD) for run in group.runs]
                 if len(own)
                 else []
             )
@@ -174,17 +235,25 @@ def judge_errors(runs: Runs, options: Options) -> Analysis:
         raise Unavailable(f"No label of {options.annotations} is of a record of these runs.")
     columns = ["dataset", "judge", "setting", "model", "metric", "score", "corrected", "ci_corrected_low",
                "ci_corrected_high"]  # fmt: skip
-    figure = FigureSpec(
-        "forest", "corrected", "Scores corrected for the judge's errors", "Where a corrected interval leaves out the "
-        "score, the judge's errors matter more than chance.", x="corrected", y="model", low="ci_corrected_low",
-        high="ci_corrected_high", facet="metric",
-    )  # fmt: skip
+    frame = pd.DataFrame(corrected, columns=columns)
+    figures = {
+        "judge_errors_confusion": FigureSpec(
+            "heatmap", "matrix", "What the judge and people keep", "Dark cells off the diagonal: the judge keeps what "
+            "people drop, or drops what people keep.", x="people_say", y="judge_says", colour="n_items", facet="task",
+        ),
+        "judge_errors": FigureSpec(
+            "forest", "scores", "Scores corrected for the judge's errors", "Where a corrected interval leaves out the "
+            "score as judged, the judge's errors matter more than chance.", x="score", y="model", group="what",
+            low="ci_score_low", high="ci_score_high", facet="metric",
+        ),
+    }  # fmt: skip
     return Analysis(
         "judge_errors",
         "The judge against people",
         "How often the judge keeps what people keep, and which scores its errors leave when taken out.",
-        {"confusion": typed(confusion), "corrected": typed(pd.DataFrame(corrected, columns=columns))},
-        {"judge_errors": figure},
+        {"confusion": typed(confusion), "matrix": _matrix(confusion), "corrected": typed(frame),
+         "scores": _as_judged_and_corrected(frame)},
+        figures,
         policy={
             "human": "the majority of a record's labels; ties are left out",
             "ig": f"{N_DRAWS} imputations: each cited item is kept with the probability that people keep it given "
@@ -194,7 +263,30 @@ def judge_errors(runs: Runs, options: Options) -> Analysis:
             "is": "share of backing items that belong: (share picked - false positive rate) / (sensitivity - false "
             "positive rate), within 0 and 1, with a parametric bootstrap of both rates; not a median over users",
         },
+    )  # fmt: skip
+
+
+def _matrix(confusion: list[dict[str, Any]]) -> pd.DataFrame:
+    """Return the cells of each confusion, row by row."""
+    cells = {
+        ("kept", "kept"): "n_true_positive", ("kept", "dropped"): "n_false_positive",
+        ("dropped", "kept"): "n_false_negative", ("dropped", "dropped"): "n_true_negative",
+    }  # fmt: skip
+    names = ["dataset", "judge", "setting", "task"]
+    return typed(
+        {**{name: row[name] for name in names}, "judge_says": judge, "people_say": people, "n_items": row[name]}
+        for row in confusion
+        for (judge, people), name in cells.items()
     )
+
+
+def _as_judged_and_corrected(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return scores below one another, as a forest plot has them; the score as judged is drawn without an interval."""
+    key = ["dataset", "judge", "setting", "model", "metric"]
+    judged = frame[[*key, "score"]].assign(what="as judged", ci_score_low=np.nan, ci_score_high=np.nan)
+    names = {"corrected": "score", "ci_corrected_low": "ci_score_low", "ci_corrected_high": "ci_score_high"}
+    corrected = frame[[*key, *names]].rename(columns=names).assign(what="corrected")
+    return typed(pd.concat([judged, corrected], ignore_index=True)[[*key, "what", *names.values()]])
 
 
 def _confusion(said: Any, label: Any) -> dict[str, Any]:
@@ -224,13 +316,10 @@ def _corrected_ig(group: Group, labelled: pd.DataFrame, options: Options) -> lis
         rates = [rng.beta(1 + label[said == s].sum(), 1 + (1 - label[said == s]).sum()) for s in (0, 1)]
         results = {}
         for run in group.runs:
-            place, types, judged = cited[run.model]
-            kept = rng.random(len(place)) < np.where(judged == 1, rates[1], rates[0])
-            n = len(run.interests)
-            counts = {
-                name: np.bincount(place[kept], weights=types[kept, t], minlength=n).astype(np.int64)
-                for t, name in enumerate(COUNTS)
-            }
+            said_of, item, cell = cited[run.model]
+            kept = rng.random(len(said_of)) < np.where(said_of, rates[1], rates[0])
+            counted = np.bincount(cell[kept[item]], minlength=len(COUNTS) * len(run.interests))
+            counts = dict(zip(COUNTS, counted.reshape(len(COUNTS), -1), strict=True))
             results[run.model] = {**run.ig, "per_interest": {**run.ig["per_interest"], **counts}}
         scored = load_metric("ig").rescore(results, thresholds=limits, n_resamples=0)
         for model, found in scored.items():
@@ -247,22 +336,41 @@ def _corrected_ig(group: Group, labelled: pd.DataFrame, options: Options) -> lis
     return rows
 
 
-def _cited_types(run: Run) -> tuple[npt.NDArray[np.int64], FloatArray, FloatArray]:
-    """Return, for each item that the judge saw, its interest's row, its types (items, 4), and what the judge said."""
+def _cited_types(run: Run) -> tuple[BoolArray, IntArray, IntArray]:
+    """Return what counts of a run are made of.
+
+    Returns:
+        For each item of a scored interest what the judge said of it; and for each type that the user engaged with an
+        item by, which item that is, and the cell of a (types, interests) table where it counts.
+    """
     items = _judged_items(run, "relevance")
-    keys = run.interests[["user_id", "interest"]].assign(place=np.arange(len(run.interests)))
-    items = items.merge(keys, on=["user_id", "interest"])
-    seen = run.table("evidence").select(["user_id", "object_id", "interaction_type"]).to_pandas()
-    pairs = []
-    for column in ("user_id", "object_id"):
-        codes, texts = pd.factorize(pd.concat([items[column], seen[column]], ignore_index=True))
-        pairs.append((codes.astype(np.int64), len(texts)))
-    keys = pairs[0][0] * max(pairs[1][1], 1) + pairs[1][0]
-    kind = seen["interaction_type"].map(_TYPES.index).to_numpy(dtype=np.int64)
-    own, cited, types = keys[: len(items)], keys[len(items) :], np.zeros((len(items), len(_TYPES)))
+    interests = run.interests[["user_id", "interest"]]
+    places = interests.assign(place=np.arange(len(interests)))
+    merged = items.records.to_pandas().merge(places, on=["user_id", "interest"], how="left")
+    place_of = merged["place"].fillna(-1).to_numpy(dtype=np.int64)
+    users = items.records["user_id"].combine_chunks().dictionary_encode()
+    user_of = users.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    width = max(len(items.objects), 1)
+
+    evidence = run.table("evidence", ["user_id", "object_id", "interaction_type"])
+    values = {"user_id": users.dictionary, "object_id": items.objects, "interaction_type": pa.array(_TYPES)}
+    user, object, kind = (
+        pc.fill_null(pc.index_in(evidence[name].combine_chunks(), value_set=known), -1)
+        .to_numpy(zero_copy_only=False)
+        .astype(np.int64)
+        for name, known in values.items()
+    )
+    engaged = np.where((user >= 0) & (object >= 0), user * width + object, -1)
+
+    scored = place_of[items.record] >= 0
+    place = place_of[items.record[scored]]
+    own = user_of[items.record[scored]] * width + items.object[scored]
+    item, cell = [], []
     for t in range(len(_TYPES)):
-        types[:, t] = np.isin(own, cited[kind == t])
-    return items["place"].to_numpy(), types, items["said"].to_numpy()
+        found = np.flatnonzero(_among(own, np.sort(engaged[kind == t])))
+        item.append(found)
+        cell.append(t * len(interests) + place[found])
+    return items.said[scored], np.concatenate(item), np.concatenate(cell)
 
 
 def _corrected_is(group: Group, labelled: pd.DataFrame, options: Options) -> list[dict[str, Any]]:

@@ -1,5 +1,6 @@
 """Beyond the paper: paired comparisons of candidates over the same users, and a gate for continuous integration."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,10 +9,12 @@ import pandas as pd
 from ...hf_datasets.errors import StoreError
 from ..score import METRICS, load_metric
 from .analysis import Analysis, FigureSpec, Options, Unavailable, analysis
+from .changes import list_differences
 from .frames import typed
-from .load import Run, Runs, optional
+from .load import Run, Runs, share_oracle
+from .results import optional
 
-__all__ = ["EXIT_DROPPED", "EXIT_PASSED", "Gate", "compare_runs", "gate"]
+__all__ = ["EXIT_DROPPED", "EXIT_PASSED", "Gate", "compare_runs", "differences_of", "gate"]
 
 EXIT_PASSED = 0
 EXIT_DROPPED = 4
@@ -45,18 +48,18 @@ def comparisons(runs: Runs, options: Options) -> Analysis:
     frame = typed(rows)
     matrix = frame.loc[frame["metric"] == "ig_f1"].reset_index(drop=True)
     figure = FigureSpec(
-        "heatmap", "ig_f1", "Differences of mean IG F1", "The row's model minus the column's. Pale cells: no "
+        "heatmap", "differences", "Differences of mean IG F1", "The row's model minus the column's. Pale cells: no "
         "difference worth the name.", x="model_b", y="model_a", colour="difference_of_means", facet="dataset",
     )  # fmt: skip
     return Analysis(
         "comparisons",
         "Which differences are more than chance",
         "Each pair of models over the users that all models have a score for.",
-        {"pairs": frame, "ig_f1": matrix},
+        {"pairs": frame, "differences": matrix},
         {"comparisons": figure},
         policy={
-            "test": "Wilcoxon signed-rank, two-sided, zero differences dropped; over the users whom "
-            "every model has a score for",
+            "test": "Wilcoxon signed-rank, two-sided, zero differences dropped, exact for up to 50 differences; over "
+            "the users whom every model has a score for",
             "correction": "Holm, over the pairs of a data set and metric",
             "significance_level": options.significance_level,
         },
@@ -118,12 +121,21 @@ def holm(p_values: list[float]) -> list[float]:
 
 def _refuse(a: Run, b: Run) -> None:
     there, here = ({**run.conditions, "judge": run.judge} for run in (a, b))
-    if differing := [name for name in there if there[name] != here[name]]:
-        what = "; ".join(f"{name}: {there[name]} and {here[name]}" for name in differing)
-        raise StoreError(
-            f"{a.path} and {b.path} do not compare ({what}). Score both in one suite or against their common oracle; "
-            "the analysis `changes` says how much of a difference each of these explains."
-        )
+    differing = [name for name in there if there[name] != here[name]]
+    if not differing:
+        return
+    # Other oracles follow from other conditions.
+    differing = [name for name in differing if name != "oracle"] or differing
+    what = "; ".join(f"{name}: {there[name]} and {here[name]}" for name in differing)
+    hint = (
+        "Score both in one suite, or against one oracle (share_oracle)."
+        if differing == ["oracle"]
+        else "Make both alike in this; `gistbench score` takes other thresholds."
+    )
+    raise StoreError(
+        f"{a.path} and {b.path} do not compare ({what}). {hint} How much of a change of scores each part explains: "
+        "`gistbench report A B --out DIR --only changes`."
+    )
 
 
 @dataclass(frozen=True)
@@ -135,6 +147,8 @@ class Gate:
     """One row for each candidate and metric: scores, ``drop`` (base - new), ``p_value_holm``, ``failed``."""
     reasons: tuple[str, ...]
     """One sentence for each failed check."""
+    differences: pd.DataFrame
+    """What the manifests of base and new say differently: ``dataset``, ``model``, ``what``, ``in_a``, ``in_b``."""
     policy: dict[str, Any]
 
     @property
@@ -154,9 +168,12 @@ def gate(
 ) -> Gate:
     """Decide whether new runs are as good as base runs: only a drop that is both large and significant fails.
 
+    The two may differ in how candidates and judge were asked, prompts included, which `Gate.differences` says. Where
+    their oracles differ, both are scored once more against the union.
+
     Args:
         base: with one candidate, or the same candidates as ``new``.
-        new: with common oracles, where their suites' oracles differ (`Runs.open(..., common_oracle=True)` on both).
+        new: on the same data, by the same judge, under the same taxonomy and thresholds.
         metrics: that are checked.
         tolerance: a drop up to this passes; fractions of 1.
         significance_level: of the Holm-adjusted tests over all checks.
@@ -170,8 +187,9 @@ def gate(
         raise ValueError("statistic is median or mean, tolerance at least 0, significance_level between 0 and 1.")
     if unknown := sorted(set(metrics) - set(METRICS)) or (["none"] if not metrics else []):
         raise ValueError(f"There is no metric {', '.join(unknown)}. There are: {', '.join(METRICS)}.")
+    differences = differences_of(_matched(base, new))
     rows = []
-    for old, fresh in _matched(base, new):
+    for old, fresh in _matched(*share_oracle(base, new)):
         found = compare_runs(old, fresh, n_resamples=0).set_index("metric").loc[list(metrics)].reset_index()
         drop = found["difference_of_medians" if statistic == "median" else "difference_of_means"]
         rows.append(found.assign(dataset=old.dataset, model=fresh.model, drop=drop))
@@ -180,18 +198,8 @@ def gate(
         raise StoreError("The gate cannot be decided: some metric has a value for fewer than 2 common users.")
     checks["p_value_holm"] = holm(checks["p_value"].tolist())
     checks["failed"] = (checks["drop"] > tolerance + 1e-12) & (checks["p_value_holm"] < significance_level)
-    columns = [
-        "dataset",
-        "model",
-        "metric",
-        "n_users",
-        "score_a",
-        "score_b",
-        "drop",
-        "p_value",
-        "p_value_holm",
-        "failed",
-    ]
+    columns = ["dataset", "model", "metric", "n_users", "score_a", "score_b", "drop", "p_value", "p_value_holm",
+               "failed"]  # fmt: skip
     checks = typed(checks[columns])
     failed = checks.loc[checks["failed"]]
     named = zip(
@@ -204,8 +212,15 @@ def gate(
     policy = {
         "fails": f"a drop of the {statistic} above {tolerance} whose adjusted p-value is below {significance_level}",
         "test": "Wilcoxon signed-rank over common users, two-sided, Holm over all checks",
+        "oracle": "that of both sides" if "oracle" not in set(differences["what"]) else "the union of both sides'",
     }
-    return Gate(not reasons, checks, reasons, policy)
+    return Gate(not reasons, checks, reasons, differences, policy)
+
+
+def differences_of(pairs: Iterable[tuple[Run, Run]]) -> pd.DataFrame:
+    """Return what the manifests of paired runs say differently, in the columns of `Gate.differences`."""
+    frames = [list_differences(a, b).assign(dataset=b.dataset, model=b.model) for a, b in pairs]
+    return typed(pd.concat(frames, ignore_index=True)[["dataset", "model", "what", "in_a", "in_b"]])
 
 
 def _matched(base: Runs, new: Runs) -> list[tuple[Run, Run]]:

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from ..score import METRICS
-from .analysis import Analysis, FigureSpec, Layout, Options, Reference, analysis
+from .analysis import QUANTILES, Analysis, FigureSpec, Layout, Options, Reference, analysis
 from .frames import KEY, medians, quantiles, typed
 from .load import Runs
 from .published import paper_dataset, published
@@ -175,17 +175,7 @@ def figure_9(runs: Runs, options: Options) -> Analysis:
         zero = group.scores.dropna(subset="ig_f1").groupby("model")["ig_f1"].apply(lambda own: float((own == 0).mean()))
         boxes.append(frame.assign(**group.key, zero_share=frame["model"].map(zero)))
         overall.append({**group.key, "median": known.median(), "n_users": len(known)})
-    columns = [
-        *KEY,
-        "model",
-        "minimum",
-        "lower_quartile",
-        "median",
-        "upper_quartile",
-        "maximum",
-        "n_users",
-        "zero_share",
-    ]
+    columns = [*KEY, "model", *QUANTILES, "n_users", "zero_share"]
     tables = {"boxes": typed(pd.concat(boxes)[columns]), "overall": typed(overall)}
     whole = [float(frame["median"]) for frame in tables["overall"].to_dict("records")]
     references = (Reference("horizontal", whole[0], "overall median"),) if len(whole) == 1 else ()

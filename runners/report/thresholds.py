@@ -94,7 +94,7 @@ def table_21(runs: Runs, options: Options) -> Analysis:
 @analysis("table_22", "Does the ranking stand under other thresholds?")
 def table_22(runs: Runs, options: Options) -> Analysis:
     """Spearman's rho of the rankings against the base setting (Table 22)."""
-    rows = []
+    rows, places = [], []
     names = {"ig_precision": "IG P", "ig_recall": "IG R", "ig_f1": "IG F1", "is": "IS", "hm": ""}
     for group in runs.groups:
         if len(group.runs) < 2:
@@ -107,13 +107,23 @@ def table_22(runs: Runs, options: Options) -> Analysis:
                 printed = value("Table 22", names[metric], f"Base vs {other.capitalize()}")
                 row[f"published_rho_{other}"] = printed if group.dataset == "synthetic" else None
             rows.append(row)
+            places += [
+                {**group.key, "metric": metric, "thresholds": setting, "model": model, "rank": int(place)}
+                for setting, scores in (under.items() if metric in ("ig_f1", "is") else ())
+                for model, place in scores[metric].rank(ascending=False, method="min").dropna().items()
+            ]
     if not rows:
         raise Unavailable("Needs two or more candidates on one data set.")
+    figure = FigureSpec(
+        "line", "places", "Places under other thresholds", "Lines that cross are pairs of models whose order hangs on "
+        "the thresholds.", x="thresholds", y="rank", group="model", facet="metric",
+    )  # fmt: skip
     return Analysis(
         "table_22",
         "Does the ranking stand under other thresholds?",
         "Spearman's rho between the ranking under the base thresholds and under the others; 1: the same order.",
-        {"correlations": typed(rows)},
+        {"correlations": typed(rows), "places": typed(places)},
+        {"table_22": figure},
         layouts={"correlations": Layout(("metric",), ("dataset",), ("rho_lenient", "rho_strict"))},
         policy={**_POLICY, "ties": "average ranks; no variation, no rho"},
     )

@@ -155,3 +155,31 @@ def test_intervals_are_those_of_scipy(survey, n, n_resamples):
             batch=100,
         ).confidence_interval
         assert result[key] == pytest.approx([interval.low, interval.high], abs=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_p_values_of_few_tied_differences_are_those_of_all_signs(ig, seed):
+    rng = np.random.default_rng(seed)
+    difference = rng.integers(-3, 4, 12) / 4
+    users = [f"u{k}" for k in range(len(difference))]
+    scores = dict(zip(users, difference.tolist(), strict=True))
+    found = ig.compare(scores, dict.fromkeys(users, 0.0), n_resamples=0)
+    kept = difference[difference != 0]
+    expected = stats.wilcoxon(kept, method=stats.PermutationMethod(n_resamples=10**5))
+    assert (found["wilcoxon_statistic"], found["p_value"]) == pytest.approx((expected.statistic, expected.pvalue))
+
+
+@pytest.mark.parametrize("n", [30, 50, 51, 80])
+def test_p_values_without_ties_are_those_of_scipy(ig, n):
+    difference = np.random.default_rng(n).normal(0.2, 1, n)
+    users = [f"u{k}" for k in range(n)]
+    scores = dict(zip(users, difference.tolist(), strict=True))
+    found = ig.compare(scores, dict.fromkeys(users, 0.0), n_resamples=0)
+    expected = stats.wilcoxon(difference, method="exact" if n <= 50 else "asymptotic")
+    assert found["p_value"] == pytest.approx(expected.pvalue)
+
+
+def test_differences_that_are_rounding_errors_are_none(ig):
+    noise = np.array([1e-17] * 8 + [0.0] * 52)
+    found = ig.compare(by_user(noise), by_user(np.zeros(60)), n_resamples=0)
+    assert (found["wilcoxon_statistic"], found["p_value"], found["n_equal"]) == (0.0, 1.0, 60)

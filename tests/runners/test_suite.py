@@ -379,7 +379,7 @@ def test_a_judge_does_not_overwrite_what_was_asked(copied):
     recorded = json.loads((copied / "config.json").read_text())
     recorded["identity"]["prompts"]["extract"] = "of another version"
     (copied / "config.json").write_text(json.dumps(recorded))
-    with pytest.raises(StoreError, match="holds another run .*of another version"):
+    with pytest.raises(StoreError, match=r"holds another run .*of another version"):
         Suite.open(copied).judge()
     assert json.loads((copied / "config.json").read_text()) == recorded
 

@@ -27,7 +27,7 @@
   const escaped = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
   const cut = (text, length) => {
     const whole = read(text);
-    return whole.length > length ? escaped(whole.slice(0, Math.max(length - 1, 2)) + "…") : text;
+    return whole.length > length ? escaped(whole.slice(0, Math.max(length - 1, 2)).replace(/…$/, "") + "…") : text;
   };
 
   // What would leave no room for the data is made narrower, and labels are turned to where there is room.

@@ -43,7 +43,7 @@ def test_the_judge_and_its_prompt(suite, interest):
     # Specificity: 1 before. Without the verdict of b only category 1 counts, so that retrieval matters where b is
     # verified: swapped first it costs 1/2, swapped last nothing; the verdict gives that back, or nothing.
     assert parts(tables, "is") == pytest.approx({"grounding": 0.25, "retrieval": -0.25})
-    assert {"judge", "prompts", "prompt ground"} <= set(tables["differences"]["what"])
+    assert set(tables["differences"]["what"]) == {"judge", "oracle", "prompt ground"}
 
 
 def test_other_answers_of_the_candidate_are_one_part(suite, interest, named):

@@ -2,6 +2,8 @@ import csv
 
 import pytest
 from gistbench.runners.report import Options, run_analyses
+from gistbench.runners.report.export import sheet
+from gistbench.runners.report.figures import draw
 from scipy import stats
 
 
@@ -27,7 +29,15 @@ def test_table_10_and_figure_2(opened, interest, tmp_path):
     assert (row["mean_a"], row["mean_b"]) == pytest.approx((19 / 3, 7 / 3))
     assert row["published_t"] == 21.44
     boxes = found.tables["boxes"].set_index(["interaction_type", "dataset"])
-    assert boxes.loc[("explicit_positive", a), ["minimum", "median", "maximum"]].tolist() == [1, 2, 3]
+    quantiles = [f"engagements_{place}" for place in ("minimum", "median", "maximum")]
+    assert boxes.loc[("explicit_positive", a), quantiles].tolist() == [1, 2, 3]
+    # Counts are printed and drawn as counts, not as shares of 1.
+    printed = sheet(found.tables["boxes"].query("interaction_type == 'implicit_positive'"))
+    texts = [cell.text for cell in printed.rows[0]]
+    assert texts[2:] == ["4.0", "5.0", "6.0", "7.5", "9.0", "3"]
+    panel = draw(found.figures["figure_2_b"], found.tables).panels[0]
+    assert not panel.y.percent
+    assert panel.y.range[1] > 3
     assert "in the same order" in found.caption
     density = found.tables["densities"].query("interaction_type == 'implicit_positive'").query("dataset == @a")
     assert density["density"].min() >= 0

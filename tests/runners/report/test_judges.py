@@ -1,5 +1,7 @@
 import pytest
 from gistbench.runners.report import Options, Runs, run_analyses
+from gistbench.runners.report.figures import draw
+from gistbench.runners.report.figures_marks import Cells
 
 
 @pytest.fixture
@@ -31,6 +33,11 @@ def test_judges_agreement_and_ranks(two_judges):
     assert ranks.loc["ig_f1", "n_models"] == 3
     # Under the first judge all medians are 1 (A), 1 and 1; under the second A's is 0.
     assert ranks.loc["is", "largest_rank_change"] == 2
+    places = found.tables["places"].query("metric == 'is'").pivot(index="model", columns="judge", values="rank")
+    assert places["org/judge@2"].tolist() == [1, 1, 1]
+    assert places["org/other@2"].tolist() == [3, 1, 1]
+    panels = {panel.title: panel for panel in draw(found.figures["judges_places"], found.tables).panels}
+    assert panels["IS"].y.range[0] > panels["IS"].y.range[1]  # the best on top
 
 
 @pytest.fixture
@@ -60,15 +67,24 @@ def test_the_judges_confusion(one_judge, tmp_path):
     assert row["sensitivity"] == pytest.approx(14 / 19)
     assert row["predictive_value"] == pytest.approx(14 / 15)
     assert row["ci_sensitivity_low"] < 14 / 19 < row["ci_sensitivity_high"]
+    cells = found.tables["matrix"].pivot(index="judge_says", columns="people_say", values="n_items")
+    assert cells.loc["kept", ["kept", "dropped"]].tolist() == [14, 1]
+    assert cells.loc["dropped", ["kept", "dropped"]].tolist() == [5, 0]
+    (panel,) = draw(found.figures["judge_errors_confusion"], found.tables).panels
+    (drawn,) = [mark for mark in panel.marks if isinstance(mark, Cells)]
+    assert (panel.y.categories[::-1], panel.x.categories) == (("kept", "dropped"), ("kept", "dropped"))
+    assert drawn.values[::-1] == ((14.0, 1.0), (5.0, 0.0))
 
 
 def test_a_judge_who_drops_what_people_keep_costs_precision_which_correction_gives_back(one_judge, tmp_path):
     everything = [(k, item, 1) for k in range(40) for item in (0, 1)]
     path = labels(tmp_path / "labels.csv", everything)
-    frame = run_analyses(one_judge, ["judge_errors"], Options(annotations=path))[0].tables["corrected"]
-    row = frame.query("metric == 'ig_precision'").iloc[0]
+    tables = run_analyses(one_judge, ["judge_errors"], Options(annotations=path))[0].tables
+    row = tables["corrected"].query("metric == 'ig_precision'").iloc[0]
     assert row["score"] == 0.5  # verified for even users only
     assert row["corrected"] == 1.0
+    drawn = tables["scores"].query("metric == 'ig_precision'").set_index("what")["score"]
+    assert drawn.to_dict() == {"as judged": 0.5, "corrected": 1.0}
 
 
 def test_a_judge_who_errs_never_stands_corrected(one_judge, tmp_path):

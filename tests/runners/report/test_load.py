@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 from gistbench.hf_datasets.errors import StoreError
 from gistbench.runners.report import Runs
-from gistbench.runners.report.load import rescore, scores_frame
+from gistbench.runners.report.rescoring import rescore
+from gistbench.runners.report.results import scores_frame
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 import pytest
 from gistbench.runners.report import Options, Runs, run_analyses
-from gistbench.runners.report.load import rescore, scores_frame
+from gistbench.runners.report.rescoring import rescore
+from gistbench.runners.report.results import scores_frame
 
 
 @pytest.fixture

@@ -45,6 +45,16 @@ def test_table_22_correlations_of_rankings(runs):
     assert frame.loc["ig_recall", "rho_strict"] == pytest.approx(-0.5)  # ranks 3, 1.5, 1.5 against 1.5, 3, 1.5
 
 
+def test_places_under_each_setting(runs):
+    found = run_analyses(runs, ["table_22", "table_21"], Options())
+    scores = found[0].tables["medians"]
+    places = found[1].tables["places"].query("metric == 'ig_f1'").set_index(["thresholds", "model"])["rank"]
+    for setting in ("lenient", "base", "strict"):
+        own = scores.query("thresholds == @setting").set_index("model")["ig_f1"]
+        for model, value in own.items():
+            assert places[setting, model] == 1 + (own > value).sum()
+
+
 def test_one_candidate_has_no_ranking(opened, interest):
     runs = opened({"org/a": {"u": [interest("jazz", 1, e=2)]}})
     assert "two or more" in run_analyses(runs, ["table_22"], Options())[0].missing

@@ -107,9 +107,30 @@ def test_compare_of_a_run_with_itself_finds_no_difference(run, demo_suite):
     assert {row["difference_of_means"] for row in rows} == {0.0}
 
 
-def test_compare_with_a_common_oracle_keeps_the_names(run, demo_suite, worse):
-    done = run("compare", demo_suite, worse, "--common-oracle", "--format", "json", "--resamples", 0)
-    assert {row["model_a"] for row in json.loads(done.stdout)} == {"lexical/hashtag", "lexical/tfidf", "lexical/phrase"}
+@pytest.fixture
+def other_prompts(demo_suite, tmp_path):
+    """The suite as other prompts of candidate and judge would leave it, with an oracle of its own that lacks a user."""
+    copy = tmp_path / "other"
+    shutil.copytree(demo_suite, copy)
+    oracle = json.loads((copy / "oracle.json").read_text())
+    oracle["oracle"].pop("u06")
+    (copy / "oracle.json").write_text(json.dumps({**oracle, "version": "other"}))
+    for path in copy.glob("*/manifest.json"):
+        manifest = json.loads(path.read_text())
+        for phase, prompt in (("extract", "extract"), ("judge", "ground")):
+            manifest["phases"][phase]["prompts"][prompt]["sha256"] = "f" * 64
+        manifest["phases"]["score"]["oracle"]["version"] = "other"
+        path.write_text(json.dumps(manifest))
+    return copy
+
+
+def test_compare_of_other_prompts_takes_the_common_oracle_and_says_what_differs(run, demo_suite, other_prompts):
+    rows = json.loads(run("compare", demo_suite, other_prompts, "--format", "json", "--resamples", 0).stdout)
+    assert {row["model_a"] for row in rows} == {"lexical/hashtag", "lexical/tfidf", "lexical/phrase"}
+    assert {row["difference_of_means"] for row in rows} == {0.0}  # against one oracle, equal records score alike
+    shown = run("compare", demo_suite, other_prompts, "--resamples", 0).stdout
+    for text in ("What differs", "prompt extract", "prompt ground", "ffffffffffff", "oracle"):
+        assert text in shown
 
 
 def test_compare_of_what_is_no_run_is_an_error(run, demo_suite, tmp_path):
@@ -180,6 +201,16 @@ def test_gate_fails_on_a_drop_that_is_large_and_no_chance(run, demo_suite, worse
     found = json.loads(run("gate", demo_suite, worse, "--format", "json").stdout)
     assert found["passed"] is False
     assert [check["model"] for check in found["checks"] if check["failed"]] == ["lexical/hashtag"]
+
+
+def test_gate_decides_over_other_prompts_and_says_so(run, demo_suite, other_prompts):
+    done = run("gate", demo_suite, other_prompts)
+    assert done.exit_code == 0
+    assert "prompt extract" in done.stdout
+    found = json.loads(run("gate", demo_suite, other_prompts, "--format", "json").stdout)
+    whats = {row["what"] for row in found["differences"] if row["model"] == "lexical/phrase"}
+    assert whats == {"oracle", "prompt extract", "prompt ground"}
+    assert found["policy"]["oracle"] == "the union of both sides'"
 
 
 @pytest.mark.parametrize("arguments", [("--tolerance", 0.5), ("--metric", "is"), ("--alpha", 0.000001)])

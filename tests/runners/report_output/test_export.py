@@ -28,6 +28,15 @@ SCORES = pd.DataFrame(
 LAYOUT = Layout(("model",), ("dataset", "judge", "setting"), ("ig_f1",))
 
 
+def test_rows_of_two_judges_are_told_apart():
+    two = pd.concat([SCORES, SCORES.assign(judge="k", ig_f1=0.75)], ignore_index=True)
+    found = sheet(two, Layout(("model",), ("dataset",), ("ig_f1",)))
+    assert [heading.text for heading in found.columns[:2]] == ["Model", "Judge"]
+    assert [[cell.text for cell in row] for row in found.rows] == [
+        ["a", "j", "50.0", "12.5"], ["b", "j", "25.0", "–"], ["a", "k", "75.0", "75.0"], ["b", "k", "75.0", "75.0"],
+    ]  # fmt: skip
+
+
 def test_values_of_columns_become_headings():
     found = sheet(SCORES, LAYOUT)
     assert [[(h.text, h.span) for h in row] for row in found.headings] == [

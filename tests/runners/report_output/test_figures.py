@@ -223,6 +223,39 @@ def test_values_that_are_missing_are_left_out():
     assert points.y == (0.2,)
 
 
+def test_names_of_vertical_lines_stand_above_the_first_bar():
+    frame = pd.DataFrame({"model": ["a", "b"], "n_covered": [327, 300]})
+    spec = FigureSpec("bar", "rows", "", "", x="n_covered", y="model",
+                      references=(Reference("vertical", 327.0, "all 327 categories"),))  # fmt: skip
+    (panel,) = draw(spec, {"rows": frame}).panels
+    (bars,) = [mark for mark in panel.marks if isinstance(mark, Bars)]
+    (name,) = [mark for mark in panel.marks if isinstance(mark, Text) and mark.text == "all 327 categories"]
+    row = panel.height / (panel.y.range[1] - panel.y.range[0])
+    assert (name.y - max(bars.at) - bars.thickness / 2) * row + name.up > 0
+
+
+def test_figures_of_other_metrics_have_axes_of_their_own():
+    frame = pd.DataFrame({"model": ["a"] * 2, "metric": ["ig_precision", "ig_recall"], "score": [0.9, 0.2]})
+    low, high = draw(FigureSpec("forest", "rows", "", "", x="score", y="model", facet="metric"), {"rows": frame}).panels
+    assert low.x.range[0] > high.x.range[1]
+
+
+def test_a_long_first_name_has_room_on_a_narrow_page():
+    names = ["SmolLM2-135M-Instruct-Q4_1", "b", "c"]
+    frame = pd.DataFrame({"model": names, "minimum": 0.1, "lower_quartile": 0.2, "median": 0.3, "upper_quartile": 0.4,
+                          "maximum": 0.5})  # fmt: skip
+    (panel,) = draw(FigureSpec("box", "rows", "", "", x="model", y="median"), {"rows": frame}).panels
+    assert panel.x.rotated
+    leans = text_width(panel.x.categories[0]) * math.cos(math.radians(38))
+    assert panel.left + 180 / (2 * len(names)) >= leans
+
+
+def test_a_correlation_ends_at_1():
+    frame = pd.DataFrame({"n_users": [4, 8], "rho": [0.9, 1.0]})
+    (panel,) = draw(FigureSpec("line", "rows", "", "", x="n_users", y="rho"), {"rows": frame}).panels
+    assert panel.y.range[1] <= 1.04
+
+
 def test_a_table_of_one_value_or_of_zeros_has_axes():
     for value in (0.0, 0.4):
         frame = pd.DataFrame({"model": ["a"], "ig_f1": [value]})
