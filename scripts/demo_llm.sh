@@ -23,3 +23,4 @@ for judge in lexical/overlap "$JUDGE"; do
     --history-length 100 --chunk-size 25 --pool-size 100 --max-reasks 1 \
     --candidate "$CANDIDATE" --candidate lexical/hashtag --candidate lexical/phrase --judge "$judge"
 done
+"$BIN/gistbench" report "$OUTPUT/judged-by-words" "$OUTPUT/judged-by-smollm2" --out "$OUTPUT/report"

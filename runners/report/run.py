@@ -149,13 +149,19 @@ class Run:
         return pairs if self.by_name else pairs.loc[pairs["category"] != 0].reset_index(drop=True)
 
     @cached_property
+    def _oracle_path(self) -> Path:
+        """Where the oracle lies: in the suite folder, or, for a record among results, under its version beside them."""
+        own, kept = self.path.parent / "oracle.json", f"oracles/{self.score['oracle']['version']}.json"
+        return next((folder / kept for folder in self.path.resolve().parents[:4] if (folder / kept).exists()), own)
+
+    @cached_property
     def oracle(self) -> dict[str, list[Category]]:
         """The oracle that the stored scores were measured against.
 
         Raises:
             StoreError: the suite folder's oracle is gone, or is of another version.
         """
-        path = self.path.parent / "oracle.json"
+        path = self._oracle_path
         content = read_json(path) if path.exists() else {}
         if content.get("version") != self.score["oracle"]["version"]:
             raise StoreError(
@@ -168,7 +174,7 @@ class Run:
     @property
     def given_oracle(self) -> dict[str, list[Category]]:
         """What a given oracle, if there was one, holds of each user."""
-        path = self.path.parent / "oracle.json"
+        path = self._oracle_path
         if not self.score["oracle"].get("given") or not path.exists():
             return {}
         given: dict[str, list[Category]] = {}

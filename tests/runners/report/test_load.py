@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
 from gistbench.hf_datasets.errors import StoreError
-from gistbench.runners.report import Runs
+from gistbench.runners.report import Runs, run_analyses
 from gistbench.runners.report.rescoring import rescore
 from gistbench.runners.report.results import scores_frame
+from gistbench.runners.results import ResultsFolder
 
 
 @pytest.fixture
@@ -110,3 +111,11 @@ def test_runs_without_scores_are_refused(suite, two):
     folder.write({}, manifest)
     with pytest.raises(StoreError, match="no scores yet"):
         Runs.open([path])
+
+
+def test_a_record_among_results_finds_its_oracle(suite, interest, tmp_path):
+    path = suite("one", {name: {"u": [interest("jazz", n + 1, e=2)]} for n, name in enumerate(("org/a", "org/b"))})
+    records = ResultsFolder(tmp_path / "results").add(path)
+    runs = Runs.open([tmp_path / "results" / record for record in records])
+    assert [run.oracle for run in runs.all] == [{"u": [1, 2]}] * 2
+    assert run_analyses(runs, ["table_15"])[0].tables
