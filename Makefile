@@ -19,10 +19,10 @@ demo: $(VENV)/.installed
 demo-llm: $(VENV)/.engine
 	MOVIELENS=$(MOVIELENS) BIN=$(BIN) CACHE=$(CACHE) sh scripts/demo_llm.sh
 
-test: $(VENV)/.engine lint
+test: $(VENV)/.engine $(VENV)/.browser lint
 	$(BIN)/python -m pytest -n auto --dist loadfile -m "not slow"
 
-test-full: $(VENV)/.engine lint
+test-full: $(VENV)/.engine $(VENV)/.browser lint
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
 lint: $(VENV)/.tested types/gistbench
@@ -56,6 +56,10 @@ $(VENV)/.tested: $(VENV)/.installed
 # The real engine is best effort here: without it its tests skip with one loud line, and fail where CI is set.
 $(VENV)/.engine: $(VENV)/.tested scripts/cpu_engine.sh scripts/smollm2.py
 	BIN=$(BIN) CACHE=$(CACHE) sh scripts/cpu_engine.sh && touch $@ || test -z "$$CI"
+
+# Best effort: without chromium the browser tests skip, with one line.
+$(VENV)/.browser: $(VENV)/.tested scripts/browser.sh
+	BIN=$(BIN) sh scripts/browser.sh && touch $@ || true
 
 # An editable install cannot be type-checked; a folder of links can.
 types/gistbench:

@@ -2,8 +2,10 @@
 
     python benchmarks/space.py [--models 200] [--datasets 6] [--viewers 50] [--seconds 30]
 
-Results are generated and have no meaning. Viewers do what readers do: open the page, filter, sort, search, turn pages,
-look at pictures, a model and a comparison, with a pause of about a second between. Viewers run on this machine too.
+The start is also given as a ratio to what `import gradio` alone takes, measured just before. CPU time is the server's
+own (Linux). Results are generated and have no meaning. Viewers do what readers do: open the page, filter, sort, search,
+turn pages, look at pictures, a model and a comparison, with a pause of about a second between. They run on this machine
+too.
 """
 
 import argparse
@@ -148,8 +150,26 @@ class Viewer:
             seen.setdefault(kind, []).append(await self.use(label, event, value()))
 
 
-async def load(url: str, ids: list[str], n_viewers: int, seconds: float) -> dict[str, list[float]]:
-    """Let viewers read for some seconds; return the seconds of each kind of interaction."""
+def import_seconds(name: str) -> float:
+    """Return how long a fresh interpreter takes to import a module."""
+    begun = time.perf_counter()
+    subprocess.run([sys.executable, "-c", f"import {name}"], check=True, capture_output=True)
+    return time.perf_counter() - begun
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU time of a process so far; not a number where the system does not say."""
+    try:
+        ticks = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    except OSError:
+        return float("nan")
+    return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+
+
+async def load(
+    url: str, ids: list[str], n_viewers: int, seconds: float, pid: int
+) -> tuple[dict[str, list[float]], float]:
+    """Let viewers read for some seconds; return the seconds of each kind of interaction, and the server's CPU time."""
     seen: dict[str, list[float]] = {}
     limits = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(connector=limits) as http:
@@ -158,10 +178,10 @@ async def load(url: str, ids: list[str], n_viewers: int, seconds: float) -> dict
         first = Viewer(http, url, config, 10_000, ids)
         first.values[first.label["A"]] = ids[0]
         await first.use("B", "input", ids[7])  # loads the metric module, as the page's start does
-        until = time.perf_counter() + seconds
+        before, until = cpu_seconds(pid), time.perf_counter() + seconds
         viewers = [Viewer(http, url, config, seed, ids) for seed in range(n_viewers)]
         await asyncio.gather(*(viewer.read(until, seen) for viewer in viewers))
-    return seen
+    return seen, cpu_seconds(pid) - before
 
 
 def main() -> None:
@@ -182,6 +202,7 @@ def main() -> None:
             "GRADIO_SERVER_NAME": "127.0.0.1",
             "GRADIO_SERVER_PORT": str(given.port),
         }
+        peer = import_seconds("gradio")
         begun = time.perf_counter()
         server = subprocess.Popen([sys.executable, str(space / "app.py")], cwd=space, env=environment)
         url = f"http://127.0.0.1:{given.port}"
@@ -189,8 +210,10 @@ def main() -> None:
             started = asyncio.run(_wait(url, begun))
             about = {"models": given.models, "datasets": given.datasets, "cpus": os.cpu_count()}
             about["load_average"] = round(os.getloadavg()[0], 1)
-            print(json.dumps({"benchmark": "space start", **about, "seconds": round(started, 2)}))
-            seen = asyncio.run(load(url, ids, given.viewers, given.seconds))
+            start = {"seconds": round(started, 2), "cpu_seconds": round(cpu_seconds(server.pid), 2)}
+            start |= {"import_gradio_seconds": round(peer, 2), "ratio_to_import_gradio": round(started / peer, 2)}
+            print(json.dumps({"benchmark": "space start", **about, **start}))
+            seen, cpu = asyncio.run(load(url, ids, given.viewers, given.seconds, server.pid))
         finally:
             server.terminate()
             server.wait()
@@ -198,7 +221,10 @@ def main() -> None:
     for kind, values in seen.items():
         p50, p95 = np.percentile(values, [50, 95])
         line = {"benchmark": f"space {kind}", "viewers": given.viewers, "n": len(values)}
-        print(json.dumps(line | {"p50_seconds": round(float(p50), 3), "p95_seconds": round(float(p95), 3)}))
+        line |= {"p50_seconds": round(float(p50), 3), "p95_seconds": round(float(p95), 3)}
+        if kind == "all":
+            line["cpu_ms_per_interaction"] = round(1000 * cpu / len(values), 1)
+        print(json.dumps(line))
 
 
 async def _wait(url: str, begun: float) -> float:

@@ -9,6 +9,7 @@ from rich.markup import escape
 
 from ..hf_datasets.errors import ConfigError
 from .cli_datasets import read_options
+from .cli_rejudge import rejudge_command
 
 __all__ = ["hub_app"]
 
@@ -20,6 +21,9 @@ out = Console()
 @hub_app.callback()
 def _group() -> None:
     """To the Hub, and metrics without it."""
+
+
+hub_app.command("rejudge")(rejudge_command)
 
 
 @hub_app.command("push-dataset")

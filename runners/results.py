@@ -13,6 +13,7 @@ conditions, so a reader's filters do not change them.
 """
 
 import json
+import re
 import shutil
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -148,7 +149,7 @@ INDEX_SCHEMA = pa.schema(
         *((name, pa.int64()) for name in _COUNTS),
     ]
 )
-"""``origin`` is measured, self-judged or published; ``failure_modes`` and ``domains`` are JSON objects."""
+"""``origin`` is measured, self-judged, re-judged or published; ``failure_modes`` and ``domains`` are JSON objects."""
 
 
 @dataclass
@@ -188,7 +189,6 @@ class ResultsFolder:
         for run in run_folders(suite):
             manifest = run.manifest
             dataset = str(manifest["data"]["dataset"])
-            tables = self._tables(dataset, public)
             judge = ModelRef(
                 **{key: manifest["phases"]["judge"]["model"][key] for key in ("name", "revision", "profile")}
             )
@@ -197,29 +197,53 @@ class ResultsFolder:
             version = manifest["phases"]["score"]["oracle"]["version"]
             if not source.exists() or read_json(source).get("version") != version:
                 raise StoreError(f"{source} is not the oracle of {run.path}. Run `gistbench score {suite}` again.")
+            self.write_record(record.as_posix(), run, source, public=public, config=_settings(run.path.parent))
             (self.path / "oracles").mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, self.path / "oracles" / f"{version}.json")
             if new_oracle or dataset not in oracles:
                 oracles[dataset] = version
-            target = self.path / record
-            if target.exists():
-                shutil.rmtree(target)
-            target.mkdir(parents=True)
-            for name in tables:
-                shutil.copyfile(run.path / f"{name}.parquet", target / f"{name}.parquet")
-            if "interests" not in tables:
-                manifest["counts"] = _counts_of_interests(run, version, source)
-            manifest["config"] = _settings(run.path.parent)
-            write_json(target / "manifest.json", {"origin": "measured", **manifest})
             added.append(record.as_posix())
         write_json(self.path / "results.json", {"format": RESULTS_FORMAT, "oracles": oracles})
         return added
 
+    def write_record(
+        self, place: str, run: RunFolder, oracle: Path, *, public: bool, origin: str = "measured", **about: Any
+    ) -> None:
+        """Copy what may be passed on of a scored run.
+
+        Args:
+            place: the record's folder, relative to this one.
+            run: the run.
+            oracle: the file of the oracle that it is scored against.
+            public: leave out what the data set's licence does not let us pass on, and refuse data of one's own.
+            origin: what the record says of itself.
+            about: more that its manifest is to hold.
+
+        Raises:
+            ConfigError: the data set may not be passed on at all.
+        """
+        manifest = run.manifest
+        tables = self._tables(str(manifest["data"]["dataset"]), public)
+        target = self.path / place
+        if target.exists():
+            shutil.rmtree(target)
+        target.mkdir(parents=True)
+        for name in tables:
+            shutil.copyfile(run.path / f"{name}.parquet", target / f"{name}.parquet")
+        if "interests" not in tables:
+            version = manifest["phases"]["score"]["oracle"]["version"]
+            manifest["counts"] = _counts_of_interests(run, version, oracle)
+        write_json(target / "manifest.json", {"origin": origin, **manifest, **about})
+
+    def remove_record(self, place: str) -> None:
+        """Take a record away, if it is there."""
+        shutil.rmtree(self.path / place, ignore_errors=True)
+
     def add_qrels(self, folder: Path) -> str:
-        """Copy the tables of a qrels expansion."""
-        found = sorted(folder.glob("*.csv"))
+        """Copy the tables of a qrels expansion, but for Table 1, which tells what one user likes."""
+        found = sorted(path for path in folder.glob("*.csv") if not re.match(r"table_1\b", path.stem))
         if not found:
-            raise ConfigError(f"{folder} holds no tables. `gistbench qrels report WORK --out {folder}` writes them.")
+            raise ConfigError(f"{folder} holds no tables. `gistbench qrels experiments` writes them.")
         target = self.path / "qrels" / _plain(folder.name)
         target.mkdir(parents=True, exist_ok=True)
         for path in found:

@@ -14,9 +14,10 @@ from typing import Any
 
 from ..hf_datasets.errors import HubError
 from ..hf_datasets.hub import check_repo_name, hub_errors
+from .rejudge import Rejudged, Submission, find_submission
 from .results import ResultsFolder
 
-__all__ = ["HubPush", "push_results", "push_space", "space_files"]
+__all__ = ["HubPush", "fetch_submission", "push_rejudged", "push_results", "push_space", "space_files"]
 
 RESULTS_REPO = "gistbench/results"
 SPACE_REPO = "gistbench/leaderboard"
@@ -28,6 +29,7 @@ NEEDED_TO_INDEX = (
     "records/**/scores.parquet",
     "records/**/interests.parquet",
 )
+MANIFESTS = ("results.json", "oracles/*", "records/**/manifest.json")
 CARD = """---
 pretty_name: gistbench results
 configs:
@@ -48,7 +50,8 @@ can be made again without a model; `oracles/` what there is to find about each u
 that the two papers print. Published numbers were obtained with other prompts and are not comparable to the digit.
 
 Rows whose `origin` is `self-judged` were submitted together with the judge's answers. Their scores were computed anew,
-but the answers themselves can be checked only by judging the same interests again.
+but the answers themselves can be checked only by judging the same interests again; rows whose `origin` is `re-judged`
+are submissions with which that was done.
 """
 
 
@@ -61,6 +64,8 @@ class HubPush:
     commit: str
     changed: bool
     """False where the repository held the same already, and no commit was made."""
+    is_proposal: bool = False
+    """Whether ``url`` is a pull request, and the repository itself stands as it was."""
 
 
 def push_results(
@@ -89,7 +94,7 @@ def push_results(
         StoreError: a run is not scored.
         HubError: the Hub refuses or cannot be reached.
     """
-    from huggingface_hub import HfApi, snapshot_download
+    from huggingface_hub import HfApi
     from huggingface_hub.errors import RepositoryNotFoundError
 
     check_repo_name(repo)
@@ -98,33 +103,86 @@ def push_results(
         results = ResultsFolder(Path(work) / "results")
         with hub_errors(api.endpoint, repo):
             try:
-                head = api.dataset_info(repo).sha
+                head = _fetch(api, repo, results.path, NEEDED_TO_INDEX)
             except RepositoryNotFoundError:
                 head = None
-            if head is not None:
-                snapshot_download(
-                    repo,
-                    repo_type="dataset",
-                    revision=head,
-                    local_dir=results.path,
-                    allow_patterns=list(NEEDED_TO_INDEX),
-                    token=token,
-                )
         for suite in suites:
             results.add(suite, public=True, new_oracle=new_oracle)
         for folder in qrels:
             results.add_qrels(folder)
         results.build()
         (results.path / "README.md").write_text(CARD, encoding="utf-8")
-        ours = {
-            path.relative_to(results.path).as_posix(): path
-            for path in sorted(results.path.rglob("*"))
-            if path.is_file() and ".cache" not in path.relative_to(results.path).parts
-        }
+        ours = _files(results.path)
         with hub_errors(api.endpoint, repo):
             if head is None:
                 api.create_repo(repo, repo_type="dataset", private=private)
             return _push(api, repo, "dataset", ours, "Add results" if suites else "Make the index anew")
+
+
+def fetch_submission(
+    repo: str, folder: Path, place: str | None = None, *, revision: str | None = None, token: str | None = None
+) -> tuple[Submission, str]:
+    """Download a submitted record, and what is needed to judge it again.
+
+    Args:
+        repo: the results data set.
+        folder: where it goes.
+        place: the record's folder; None where there is one self-judged record only.
+        revision: a branch, a commit, or a pull request such as ``refs/pr/3``.
+        token: default ``$HF_TOKEN`` or the one that ``hf auth login`` stored.
+
+    Returns:
+        The submission, and the commit.
+
+    Raises:
+        ConfigError, StoreError: as of `find_submission`.
+        HubError: the Hub refuses or cannot be reached.
+    """
+    from huggingface_hub import HfApi
+
+    check_repo_name(repo)
+    api = HfApi(token=token)
+    with hub_errors(api.endpoint, repo):
+        commit = _fetch(api, repo, folder, MANIFESTS, revision)
+        submission = find_submission(folder, place)
+        needed = [f"{submission.place}/*.parquet", f"{submission.official}/users.parquet"]
+        _fetch(api, repo, folder, needed, commit)
+    return submission, commit
+
+
+def push_rejudged(
+    rejudged: Rejudged, repo: str = RESULTS_REPO, *, pull_request: bool = True, token: str | None = None
+) -> HubPush:
+    """Put a record that was judged again in place of the submitted one.
+
+    Args:
+        rejudged: from `rejudge`.
+        repo: the results data set.
+        pull_request: open one, with the comparison; otherwise ``main`` is changed, and the index made anew.
+        token: default ``$HF_TOKEN`` or the one that ``hf auth login`` stored.
+
+    Raises:
+        ConfigError: the data set must not be passed on.
+        HubError: the Hub refuses or cannot be reached.
+    """
+    from huggingface_hub import HfApi
+
+    check_repo_name(repo)
+    api = HfApi(token=token)
+    manifest = rejudged.run.manifest
+    message = f"Re-judge {manifest['candidate']['name']} on {manifest['data']['dataset']}"
+    with tempfile.TemporaryDirectory(prefix="gistbench-results-") as work:
+        results = ResultsFolder(Path(work) / "results")
+        if not pull_request:
+            with hub_errors(api.endpoint, repo):
+                _fetch(api, repo, results.path, NEEDED_TO_INDEX)
+        rejudged.put(results, public=True)
+        if not pull_request:
+            results.build()
+        text = rejudged.markdown() if pull_request else None
+        gone = () if rejudged.place == rejudged.submission.place else (rejudged.submission.place + "/",)
+        with hub_errors(api.endpoint, repo):
+            return _push(api, repo, "dataset", _files(results.path), message, gone=gone, proposal=text)
 
 
 def space_files(root: Path | None = None) -> dict[str, Path]:
@@ -165,8 +223,54 @@ def push_space(
         return _push(api, repo, "space", {**ours, settings.name: settings}, "Update the leaderboard")
 
 
-def _push(api: Any, repo: str, kind: str, ours: Mapping[str, Path], message: str) -> HubPush:
-    """Commit the files that differ from what is there; for a Space, what is no longer ours goes."""
+def _files(folder: Path) -> dict[str, Path]:
+    """Return the files of a folder by their place in it, without what the Hub's client keeps there."""
+    return {
+        path.relative_to(folder).as_posix(): path
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and ".cache" not in path.relative_to(folder).parts
+    }
+
+
+def _fetch(api: Any, repo: str, folder: Path, patterns: Sequence[str], revision: str | None = None) -> str:
+    """Download what fits patterns into a folder; return the commit that it was taken from."""
+    from huggingface_hub import snapshot_download
+
+    commit = api.dataset_info(repo, revision=revision).sha
+    if commit is None:
+        raise HubError(f"{api.endpoint} does not say which revision {repo} is at.")
+    snapshot_download(
+        repo,
+        repo_type="dataset",
+        revision=commit,
+        local_dir=folder,
+        allow_patterns=list(patterns),
+        token=api.token,
+    )
+    return str(commit)
+
+
+def _push(
+    api: Any,
+    repo: str,
+    kind: str,
+    ours: Mapping[str, Path],
+    message: str,
+    *,
+    gone: tuple[str, ...] = (),
+    proposal: str | None = None,
+) -> HubPush:
+    """Commit the files that differ from what is there, or propose them.
+
+    Args:
+        api: of the Hub.
+        repo: the repository.
+        kind: of the repository; of a Space, what is no longer ours goes.
+        ours: files by their place.
+        message: of the commit.
+        gone: what begins with these goes too.
+        proposal: the text of a pull request, in place of a commit on ``main``.
+    """
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
     head = api.repo_info(repo, repo_type=kind).sha
@@ -183,10 +287,23 @@ def _push(api: Any, repo: str, kind: str, ours: Mapping[str, Path], message: str
         ids = (hashlib.sha256(content).hexdigest(), hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest())
         if there.get(place) not in ids:
             operations.append(CommitOperationAdd(path_in_repo=place, path_or_fileobj=str(path)))
-    if kind == "space":
-        stale = [place for place in there if place not in ours and place != ".gitattributes"]
-        operations += [CommitOperationDelete(path_in_repo=place, is_folder=False) for place in stale]
+    stale = [
+        place
+        for place in there
+        if place not in ours and (place.startswith(gone) or (kind == "space" and place != ".gitattributes"))
+    ]
+    operations += [CommitOperationDelete(path_in_repo=place, is_folder=False) for place in stale]
     if operations:
-        made = api.create_commit(repo, operations, commit_message=message, repo_type=kind, parent_commit=head)
+        made = api.create_commit(
+            repo,
+            operations,
+            commit_message=message,
+            commit_description=proposal,
+            repo_type=kind,
+            parent_commit=head,
+            create_pr=proposal is not None,
+        )
+        if proposal is not None:
+            return HubPush(repo, str(made.pr_url), str(made.oid), True, is_proposal=True)
         head = str(made.oid)
     return HubPush(repo, f"{api.endpoint}/{kind}s/{repo}", head, bool(operations))

@@ -5,10 +5,13 @@ results.txt beside this file names), GISTBENCH_METRICS (where metric modules are
 GISTBENCH_REFRESH (seconds between looks for newer results), HF_TOKEN (opens pull requests for submissions).
 """
 
+import gc
 import os
+import sys
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, MutableMapping
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
@@ -23,6 +26,8 @@ from leaderboard.page import CSS, build, theme  # type: ignore[import-not-found]
 from leaderboard.submit import Submissions  # type: ignore[import-not-found]
 from leaderboard.view import View, view_csv  # type: ignore[import-not-found]
 
+WARM_UP_AFTER_SECONDS = 5
+"""So that it does not compete with the start."""
 HEADERS = {
     # Nothing on the page may come from, or go, elsewhere; the framework needs its own inline scripts and templates.
     "Content-Security-Policy": "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; "
@@ -33,16 +38,36 @@ HEADERS = {
 }
 
 
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+
+class WithHeaders:
+    """Adds the headers to every answer."""
+
+    def __init__(self, app: Callable[[Message, Receive, Send], Awaitable[None]]) -> None:
+        """Wrap an application."""
+        self._app = app
+        self._headers = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Answer, with the headers."""
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                there = {name.lower() for name, _ in message["headers"]}
+                message["headers"] = [*message["headers"], *(one for one in self._headers if one[0] not in there)]
+            await send(message)
+
+        await self._app(scope, receive, send_with_headers)
+
+
 def make_app(store: Store, token: str | None = None) -> FastAPI:
     """Return the web application over a store of results."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
 
-    @app.middleware("http")
-    async def with_headers(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
-        response = await call_next(request)
-        for name, value in HEADERS.items():
-            response.headers.setdefault(name, value)
-        return response
+    app.add_middleware(WithHeaders)
 
     @app.get("/leaderboard.csv")
     def as_csv(request: Request) -> Response:
@@ -76,9 +101,16 @@ def main() -> None:
     refresh = float(os.environ.get("GISTBENCH_REFRESH", "300"))
     store = open_store(os.environ.get("GISTBENCH_RESULTS", default), token, refresh)
     store.start()
-    threading.Thread(target=_warm_up, daemon=True).start()
+    warm_up = threading.Timer(WARM_UP_AFTER_SECONDS, _warm_up)
+    warm_up.daemon = True
+    warm_up.start()
     host, port = os.environ.get("GRADIO_SERVER_NAME", "0.0.0.0"), int(os.environ.get("GRADIO_SERVER_PORT", "7860"))
-    uvicorn.run(make_app(store, token), host=host, port=port, log_level="warning")
+    # Gradio loads it at the first event, for seconds, wherever it is installed; no picture here is drawn with it.
+    sys.modules.setdefault("matplotlib", None)  # type: ignore[arg-type]
+    app = make_app(store, token)
+    gc.collect()
+    gc.freeze()  # what is there now stays, so no later collection looks through it again
+    uvicorn.run(app, host=host, port=port, log_level="warning")
 
 
 def _warm_up() -> None:

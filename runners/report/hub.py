@@ -31,7 +31,7 @@ def local_folder(path: Path | str) -> Path:
 
     repo, revision, folder = found["repo"], found["revision"], found["folder"] or ""
     wanted = [f"{folder}/*"] if folder else ["*"]
-    # A run folder's scores are against the oracle of the suite folder that it is in; a record's lies beside the records.
+    # Scores are against the oracle of the suite folder; that of a record among results lies beside the records.
     wanted += [*((Path(folder).parent / name).as_posix() for name in _OF_SUITE), "oracles/*"] if folder else []
     try:
         snapshot = snapshot_download(repo, repo_type="dataset", revision=revision, allow_patterns=wanted)

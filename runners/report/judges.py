@@ -21,7 +21,7 @@ from .frames import spearman, typed, wilson
 from .load import Group, Run, Runs
 from .results import COUNTS
 
-__all__ = ["judge_errors", "judges"]
+__all__ = ["agreement_of", "judge_errors", "judges"]
 
 N_DRAWS = 20
 """Imputations of what the judge should have said; each scores all records once more."""
@@ -102,7 +102,7 @@ def judges(runs: Runs, options: Options) -> Analysis:
         for run in common:
             agreement += [
                 {"dataset": a.dataset, "setting": a.setting, "judge_a": a.judge, "judge_b": b.judge, "model": run.model,
-                 **row} for row in _agreement(run, others[run.model])
+                 **row} for row in agreement_of(run, others[run.model])
             ]  # fmt: skip
         for metric in METRICS if len(common) > 1 else ():
             pairs = np.array([[one.score[metric] for one in (run, others[run.model])] for run in common], dtype=float)
@@ -164,7 +164,8 @@ def _places(runs: Runs) -> pd.DataFrame:
     return typed(rows, ["dataset", "setting", "judge", "model", "metric", "score", "rank"])
 
 
-def _agreement(a: Run, b: Run) -> list[dict[str, Any]]:
+def agreement_of(a: Run, b: Run) -> list[dict[str, Any]]:
+    """Return how far two judges of the same records agree: share and Cohen's kappa, for each kind of judgement."""
     from sklearn.metrics import cohen_kappa_score
 
     one_side, other_side = (_judged_items(run, "relevance").frame() for run in (a, b))

@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from .intake import SubmissionError
-from .text import fits_name
+from .score import comparisons, score
+from .text import clean, excerpt, fits_name
 
 __all__ = ["check", "main", "read_manifest", "read_tables"]
 
@@ -29,11 +30,7 @@ CPU_SECONDS = 600
 MAX_ID_CHARS, MAX_INTEREST_CHARS, MAX_TEXT_CHARS = 200, 500, 20_000
 MAX_PROBLEMS = 20
 MAX_BACKING = 5
-MIN_COVERAGE, MAX_FAILED_SHARE = 0.9, 0.1
-N_RESAMPLES = 1000
-ENOUGH_DISTRACTORS = 45
 TYPES = ("explicit_positive", "implicit_positive", "implicit_negative", "explicit_negative")
-METRICS = ("ig_precision", "ig_recall", "ig_f1", "is", "hm")
 TEXT, INTEGER, FLAG, TEXTS = "text", "whole number", "yes or no", "list of texts"
 COLUMNS: dict[str, dict[str, str]] = {
     "users": {
@@ -107,7 +104,7 @@ def check(folder: Path) -> dict[str, Any]:
     if problems:
         more = len(problems) - MAX_PROBLEMS
         raise SubmissionError(*problems[:MAX_PROBLEMS], *([f"... and {more} more."] if more > 0 else []))
-    scored = _score(rows, context, oracle)
+    scored = score(rows, context, oracle)
     _write_record(folder / "record", manifest, tables, scored, context)
     return {
         "problems": [],
@@ -118,7 +115,7 @@ def check(folder: Path) -> dict[str, Any]:
         "dataset": context["dataset"],
         "not_ranked": scored["not_ranked"],
         "summary": {name: value for name, value in scored["summary"].items() if name != "policy"},
-        "comparisons": _comparisons(scored["scores"], context["rivals"]),
+        "comparisons": comparisons(scored["scores"], context["rivals"]),
     }
 
 
@@ -151,20 +148,16 @@ def _clean(value: Any, left: list[int], depth: int = 0) -> Any:
     if left[0] < 0 or depth > 10:
         raise ValueError("it is too large or too deep")
     if isinstance(value, dict):
-        return {_clean_text(str(key))[:80]: _clean(one, left, depth + 1) for key, one in value.items()}
+        return {clean(str(key))[:80]: _clean(one, left, depth + 1) for key, one in value.items()}
     if isinstance(value, list):
         return [_clean(one, left, depth + 1) for one in value]
     if isinstance(value, str):
-        return _clean_text(value)[:500]
+        return clean(value)[:500]
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError("it holds a number that is not finite")
     if isinstance(value, int) and abs(value) > 10**15:
         raise ValueError("it holds a number that is too large")
     return value
-
-
-def _clean_text(text: str) -> str:
-    return "".join(mark if mark.isprintable() and mark not in "<>`" else "?" for mark in text)
 
 
 def _part(value: Any, *path: str) -> Any:
@@ -323,13 +316,13 @@ def _problems(rows: Mapping[str, list[dict[str, Any]]], context: Mapping[str, An
         ("mappings", [row["interest"] for row in rows["mappings"]]),
     ):
         if repeated := [key for key, n in Counter(keys).items() if n > 1]:
-            yield f"{what}: {len(repeated)} keys stand twice, such as {_shown(repeated[0])}."
+            yield f"{what}: {len(repeated)} keys stand twice, such as {excerpt(repeated[0])}."
     strangers = known - set(context["users"])
     if strangers:
-        yield f"users: {len(strangers)} are not among the data set's, such as {_shown(sorted(strangers)[0])}."
+        yield f"users: {len(strangers)} are not among the data set's, such as {excerpt(sorted(strangers)[0])}."
     for name in ("extractions", "evidence", "groundings", "retrievals"):
         if lost := {row["user_id"] for row in rows[name]} - known:
-            yield f"{name}: {len(lost)} users are not in the table users, such as {_shown(sorted(lost)[0])}."
+            yield f"{name}: {len(lost)} users are not in the table users, such as {excerpt(sorted(lost)[0])}."
     yield from _item_problems(rows, context)
 
 
@@ -349,9 +342,9 @@ def _row_fault(name: str, row: Mapping[str, Any]) -> str:
         elif kind == INTEGER and not 0 <= value < 2**31:
             return f"{key} is {value}, which is out of range."
     if name in STATUSES and row["status"] not in STATUSES[name]:
-        return f"status is {_shown(row['status'])}; there are {', '.join(STATUSES[name])}."
+        return f"status is {excerpt(row['status'])}; there are {', '.join(STATUSES[name])}."
     if name == "evidence" and row["interaction_type"] not in TYPES:
-        return f"interaction_type is {_shown(row['interaction_type'])}; there are {', '.join(TYPES)}."
+        return f"interaction_type is {excerpt(row['interaction_type'])}; there are {', '.join(TYPES)}."
     if name == "users" and row["n_chunks_answered"] > row["n_chunks"]:
         return "more chunks are answered than there are."
     return ""
@@ -399,176 +392,10 @@ def _item_problems(rows: Mapping[str, list[dict[str, Any]]], context: Mapping[st
         seen.setdefault((row["user_id"], row["object_id"]), set()).add(row["interaction_type"])
     wrong = [pair for pair, kinds in seen.items() if pair in known and kinds != known[pair]]
     if wrong:
-        yield f"evidence: {len(wrong)} engagements are not those of the data set, such as {_shown(wrong[0])}."
+        yield f"evidence: {len(wrong)} engagements are not those of the data set, such as {excerpt(wrong[0])}."
     categories = {row["category_id"] for row in rows["mappings"] if row["category_id"] is not None}
     if beyond := sorted(one for one in categories if one > context["max_category"]):
         yield f"mappings: category {beyond[0]} is not in the taxonomy."
-
-
-def _shown(value: Any) -> str:
-    return _clean_text(str(value))[:60]
-
-
-# --- the scores -----------------------------------------------------------------------------------------------------
-
-
-def _score(
-    rows: Mapping[str, list[dict[str, Any]]], context: Mapping[str, Any], oracle: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Score the records with the published modules, as the runner scores its own."""
-    from .metrics import load_metric
-
-    groundings = {(row["user_id"], row["interest"]): row for row in rows["groundings"]}
-    retrievals = {(row["user_id"], row["interest"]): row for row in rows["retrievals"]}
-    mappings = {row["interest"]: row for row in rows["mappings"]}
-    by_name = not context["taxonomy_sha256"]
-    users = [row["user_id"] for row in rows["users"] if row["scored"]]
-    records: dict[str, list[dict[str, Any]]] = {user: [] for user in users}
-    named = Counter[str]()
-    lost = Counter[str]()
-    n_retrieval = Counter[str]()
-    for row in rows["extractions"]:
-        user, interest = row["user_id"], row["interest"]
-        if user not in records:
-            continue
-        named[user] += 1
-        ground, retrieval, mapping = (
-            groundings.get((user, interest)),
-            retrievals.get((user, interest)),
-            mappings.get(interest),
-        )
-        if ground is None or retrieval is None or (mapping is None and not by_name):
-            raise SubmissionError(f"There is no judgement of the interest {_shown(interest)} of user {_shown(user)}.")
-        if ground["status"] == "failed":
-            lost["grounding"] += 1
-            continue
-        if not by_name and (mapping is None or mapping["status"] == "failed" or mapping["category_id"] is None):
-            lost["mapping"] += 1
-            continue
-        n_retrieval[retrieval["status"]] += 1
-        n_distractors = len(set(retrieval["shown_item_ids"] or ()) - set(retrieval["backing_item_ids"] or ()))
-        n_retrieval["few"] += retrieval["status"] == "ok" and n_distractors < ENOUGH_DISTRACTORS
-        records[user].append(
-            {
-                "interest": interest,
-                "category_id": None if by_name else mapping["category_id"] if mapping else None,
-                "item_ids": row["item_ids"],
-                "relevant_item_ids": ground["relevant_item_ids"] or [],
-                "backing_item_ids": retrieval["backing_item_ids"] or [],
-                "selected_item_ids": retrieval["selected_item_ids"],
-            }
-        )
-    unjudged = [user for user in users if named[user] and not records[user]]
-    users = [user for user in users if user not in set(unjudged)]
-    if not users:
-        raise SubmissionError("No user could be scored: the judge answered for none, or none is marked as scored.")
-    ig = load_metric("ig").compute(
-        predictions=[
-            [_only(one, "interest", "category_id", "item_ids", "relevant_item_ids") for one in records[u]]
-            for u in users
-        ],
-        references=users,
-        history=_history(rows["evidence"]),
-        oracle={user: oracle["oracle"].get(user, []) for user in users},
-        missing_from_oracle="ignore",
-        thresholds=context["thresholds"],
-        signals=context["signals"],
-        n_resamples=N_RESAMPLES,
-    )
-    flat = iter(ig["per_interest"]["verified"])
-    specificity = load_metric("is").compute(
-        predictions=[
-            [
-                {
-                    **_only(one, "interest", "category_id", "backing_item_ids", "selected_item_ids"),
-                    "verified": next(flat),
-                }
-                for one in records[user]
-            ]
-            for user in users
-        ],
-        references=users,
-        ig_f1=dict(zip(ig["per_user"]["user_id"], ig["per_user"]["ig_f1"], strict=True)),
-        is_scope=context["is_scope"],
-        n_resamples=N_RESAMPLES,
-    )
-    n_interests = len(ig["per_interest"]["interest"])
-    n_requested = len(context["users"])
-    coverage = len(users) / n_requested
-    failed = sum(lost.values()) + n_retrieval["failed"] + n_retrieval["shortlist_failed"]
-    reasons = []
-    if coverage < MIN_COVERAGE:
-        reasons.append(
-            f"{100 * coverage:.0f} % of the data set's users are scored (less than {100 * MIN_COVERAGE:g} %)."
-        )
-    if failed > MAX_FAILED_SHARE * max(sum(named.values()), 1):
-        reasons.append(f"{failed} of {sum(named.values())} interests have no usable judgement.")
-    summary: dict[str, Any] = {}
-    for metric in METRICS:
-        source = specificity if metric in ("is", "hm") else ig
-        for key in (metric, f"ci_{metric}", f"mean_{metric}", f"ci_mean_{metric}"):
-            summary[key] = source.get(key)
-        summary[f"n_users_{metric}"] = sum(value is not None for value in source["per_user"][metric])
-    verified = ig["per_interest"]["verified"]
-    summary |= {
-        "n_users_unjudged": len(unjudged),
-        "interests_per_user": sum(named.values()) / (len(users) + len(unjudged)),
-        "n_interests": n_interests,
-        "verified_share": sum(verified) / n_interests if n_interests else None,
-        "n_unknown_item_ids": sum(map(len, ig["per_interest"]["unknown_item_ids"])),
-        "n_users": len(users),
-        "n_requested": n_requested,
-        "coverage": coverage,
-        "left_out": {"grounding": lost["grounding"], "mapping": lost["mapping"]},
-        "n_over_selected": sum(specificity["per_interest"]["n_over_selected"]),
-        "n_retrieval_failed": n_retrieval["failed"],
-        "n_without_distractors": n_retrieval["no_distractors"],
-        "n_shortlist_failed": n_retrieval["shortlist_failed"],
-        "n_few_distractors": n_retrieval["few"],
-        "policy": {"ig": ig["policy"], "is": specificity["policy"]},
-        "oracle": {"version": context["oracle"], "n_candidates": context["n_oracle_models"], "given": None},
-        "max_unusable_share": MAX_FAILED_SHARE,
-    }
-    scores = dict(ig["per_user"]) | {k: v for k, v in specificity["per_user"].items() if k not in ig["per_user"]}
-    interests = dict(ig["per_interest"])
-    interests |= {
-        k: specificity["per_interest"][k] for k in ("n_backing", "n_correct", "n_over_selected", "specificity")
-    }
-    interests["relevant_item_ids"] = [one["relevant_item_ids"] for user in users for one in records[user]]
-    notes = (
-        [f"{len(unjudged)} users are left out, since the judge answered for none of their interests."]
-        if unjudged
-        else []
-    )
-    return {
-        "summary": summary,
-        "scores": scores,
-        "interests": interests,
-        "not_ranked": " ".join(reasons),
-        "notes": notes,
-    }
-
-
-def _only(record: Mapping[str, Any], *keys: str) -> dict[str, Any]:
-    return {key: record[key] for key in keys}
-
-
-def _history(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
-    return {key: [row[key] for row in rows] for key in ("user_id", "object_id", "interaction_type")}
-
-
-def _comparisons(scores: Mapping[str, list[Any]], rivals: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Compare the submission's HM with those of the best rows under the same conditions."""
-    from .metrics import paired
-
-    own = dict(zip(scores["user_id"], scores["hm"], strict=True))
-    found = []
-    for name, theirs in rivals.items():
-        one = paired(own, dict(theirs))
-        found.append(
-            {"rival": name, **_only(one, "difference_of_means", "ci_difference_of_means", "p_value", "n_users")}
-        )
-    return found
 
 
 # --- the record -----------------------------------------------------------------------------------------------------
@@ -607,7 +434,7 @@ def _phase(phase: Mapping[str, Any]) -> dict[str, Any]:
     assert isinstance(model, dict)
     stages = {
         name: {
-            **_only(stage, "outcomes", "n_requests", "unusable_share", "engines"),
+            **{key: stage[key] for key in ("outcomes", "n_requests", "unusable_share", "engines")},
             **{
                 f"n_{what}_tokens": stage.get(f"n_{what}_tokens") or 0
                 for what in ("prompt", "cached", "output", "reasoning")
@@ -620,6 +447,7 @@ def _phase(phase: Mapping[str, Any]) -> dict[str, Any]:
         "model": {
             **{key: str(model.get(key) or "") for key in ("name", "revision", "profile")},
             "sampling": model.get("sampling"),
+            "structured": model.get("structured") is True,
         },
         "stages": stages,
         "history_length": length if _is_count(length) else None,

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -160,8 +160,8 @@ class Snapshot:
     source: Source
     revision: str
     index: pd.DataFrame
-    """One row for each result; lists of values are JSON."""
-    texts: "pd.Series[str]"
+    """One row for each result, numbered in their order; lists of values are JSON."""
+    texts: tuple[str, ...]
     """What a search looks at, by row."""
     published: pd.DataFrame
     categories: Mapping[tuple[str, int], str]
@@ -193,8 +193,10 @@ class Snapshot:
         # In this order once, so that each view needs one stable sort: among equals, what is ranked stands first.
         unranked = index["not_ranked"].fillna("").ne("")
         texts = (index["model"] + " " + index["revision"].fillna("") + " " + index["dataset"]).str.casefold()
-        index = index.assign(_unranked=unranked, _text=texts).sort_values(["_unranked", "model", "id"])
-        texts, index = index["_text"], index.drop(columns=["_unranked", "_text"])
+        index = index.assign(_unranked=unranked, _text=texts).sort_values(
+            ["_unranked", "model", "id"], ignore_index=True
+        )
+        texts, index = tuple(index["_text"]), index.drop(columns=["_unranked", "_text"])
         names = {(row["taxonomy_sha256"], row["category_id"]): row["category_name"] for row in rows}
         return cls(
             source, revision, index, texts, published, names, oracles, datetime.now(UTC), tuple(source.qrels(revision))
@@ -202,10 +204,22 @@ class Snapshot:
 
     def row(self, id: str | None) -> dict[str, Any] | None:
         """Return a row by its id; None where there is none."""
-        found = self.index[self.index["id"] == id]
-        return None if found.empty else _plain(found.iloc[0].to_dict())
+        return self._by_id.get(id)
 
-    @property
+    def rows(self, some: pd.DataFrame) -> list[dict[str, Any]]:
+        """Return rows of the index as dicts by column; missing values are None. They are not to be changed."""
+        return [self._rows[at] for at in some.index]
+
+    @cached_property
+    def _rows(self) -> list[dict[str, Any]]:
+        """Made once: pandas takes longer for a page of them than all else that an answer needs."""
+        return [_plain(row) for row in self.index.to_dict("records")]
+
+    @cached_property
+    def _by_id(self) -> dict[str | None, dict[str, Any]]:
+        return {row["id"]: row for row in self._rows}
+
+    @cached_property
     def measured(self) -> pd.DataFrame:
         """The rows that have records."""
         return self.index[self.index["origin"] != "published"]

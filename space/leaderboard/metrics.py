@@ -4,6 +4,7 @@
 """
 
 import os
+import sys
 import threading
 from typing import Any
 from uuid import uuid4
@@ -26,14 +27,29 @@ def load_metric(name: str) -> Any:
     """
     with _LOCK:
         if name not in _LOADED:
-            import evaluate
-
+            evaluate = _import_evaluate()
             path = f"{os.environ.get('GISTBENCH_METRICS', 'gistbench')}/{name}"
             try:
                 _LOADED[name] = evaluate.load(path, keep_in_memory=True, experiment_id=uuid4().hex)
             except (FileNotFoundError, OSError, ValueError, ImportError) as error:
                 raise MetricsError(f"The metric {name} cannot be loaded ({type(error).__name__}).") from error
         return _LOADED[name]
+
+
+def _import_evaluate() -> Any:
+    """Import `evaluate` without what it would load for its evaluators, which nobody uses here.
+
+    Where transformers and torch are installed, they cost most of a minute and a gigabyte.
+    """
+    hidden = "transformers" not in sys.modules
+    if hidden:
+        sys.modules["transformers"] = None  # type: ignore[assignment]
+    try:
+        import evaluate
+    finally:
+        if hidden:
+            del sys.modules["transformers"]
+    return evaluate
 
 
 def paired(a: dict[str, float | None], b: dict[str, float | None]) -> dict[str, Any]:

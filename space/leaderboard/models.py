@@ -34,12 +34,13 @@ SETTINGS = (
 )
 
 
+@lru_cache(maxsize=2)
 def model_choices(snapshot: Snapshot) -> list[tuple[str, str]]:
     """Return what can be picked: label and id of each row that has records."""
     rows = snapshot.measured.sort_values(["model", "dataset", "id"])
     return [
         (f"{row['model']}@{str(row['revision'])[:12]} · {row['dataset']} · judged by {row['judge']}", row["id"])
-        for row in records(rows)
+        for row in snapshot.rows(rows)
     ]
 
 
@@ -65,14 +66,16 @@ def model_page(snapshot: Snapshot, id: str) -> str:
                     percent(one["unusable_share"]),
                     _rank(one),
                 ]
-                for one in records(rows)
+                for one in snapshot.rows(rows)
             ],
         )
     )
     parts.append(_strengths(row))
     parts.append(_failures(row))
     try:
-        parts.append(_reproduction(row, snapshot.manifest(row)))
+        manifest = snapshot.manifest(row)
+        parts.insert(2, _rejudged(_mapping(manifest.get("rejudged"))))
+        parts.append(_reproduction(row, manifest))
     except SourceError as error:
         parts.append(f"<p>{escape(error)}</p>")
     return "".join(parts)
@@ -93,6 +96,24 @@ def _badges(row: Mapping[str, Any]) -> str:
     if row["not_ranked"]:
         parts.append(f'<p><span class="badge warn">not ranked</span> {escape(row["not_ranked"])}</p>')
     return "".join(parts)
+
+
+def _rejudged(found: Mapping[str, Any]) -> str:
+    """Say what became of a submission whose interests were judged again; empty for other rows."""
+    if not found:
+        return ""
+    scores = _mapping(found.get("scores"))
+    shares = {str(one.get("what")): one for one in map(_mapping, found.get("agreement") or ())}
+    same = ", ".join(
+        f"{percent(shares[what].get('agreement_share'), 0)} % of {number(shares[what].get('n_items'))} {words}"
+        for what, words in (("verdict", "verdicts"), ("picks", "picks"))
+        if what in shares
+    )
+    before = ", ".join(f"{heading} {percent(scores.get(name))}" for name, heading in METRICS.items())
+    return (
+        '<p><span class="badge">re-judged</span> The interests were submitted; who looks after the results judged them '
+        f"again. As submitted (judge {escape(found.get('judge'))}): {before}. The same in both: {same}.</p>"
+    )
 
 
 def _with_interval(row: Mapping[str, Any], metric: str) -> str:

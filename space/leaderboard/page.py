@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
+from gradio.components.plot import PlotData
 
 from .data import METRICS, Snapshot, Store
 from .intake import SubmissionError
@@ -154,9 +155,9 @@ class _Page:
     def _qrels_tab(self) -> Any:
         with gr.Tab("Qrels expansion", id="qrels") as tab:
             self.expansion = gr.Dropdown([], label="Expansion", allow_custom_value=True, visible=False)
-            self.bump = gr.Plot(visible=False, label="Places")
+            self.bump = gr.Plot(visible=False, label="Places", show_label=False, elem_id="bump")
             self.bump_sentence = gr.HTML()
-            self.popularity = gr.Plot(visible=False, label="Popularity")
+            self.popularity = gr.Plot(visible=False, label="Popularity", show_label=False, elem_id="popularity")
             self.popularity_sentence = gr.HTML()
             self.qrels = gr.HTML(elem_id="qrels")
         return tab
@@ -382,16 +383,13 @@ class _Page:
         snapshot = self._snapshot
         if snapshot is None:
             return [AWAY, None, "", gr.Dropdown([]), "", *self._address(view)]
-        row = snapshot.row(view.model)
-        figure, sentence = None, ""
-        if row is not None and row["origin"] != "published":
-            figure = distribution(snapshot.record(row, "scores"))
-            sentence = "<p>How the scores are spread over users: a median hides whether most users or few do well.</p>"
+        figure = _spread(snapshot, view.model)
+        about = "How the scores are spread over users: a median hides whether most users or few do well."
         users = user_choices(snapshot, view.model)
         return [
             model_page(snapshot, view.model),
             figure,
-            sentence,
+            f"<p>{about}</p>" if figure else "",
             gr.Dropdown(users, value=view.user or None),
             evidence(snapshot, view.model, view.user),
             *self._address(view),
@@ -421,9 +419,9 @@ class _Page:
         return [
             gr.Dropdown(names, value=name, visible=bool(names)),
             gr.Plot(bump, visible=bump is not None),
-            f"<p>{about_bump}</p>",
+            f"<p>{escape(about_bump)}</p>",
             gr.Plot(scatter, visible=scatter is not None),
-            f"<p>{about_scatter}</p>",
+            f"<p>{escape(about_scatter)}</p>",
             qrels_page(snapshot, name),
         ]
 
@@ -463,13 +461,30 @@ retrievals and mappings (.parquet). Or put them into a public data set and name 
 not read. What is wrong is listed. What is right can be opened as a pull request.</li>
 </ol>
 <p><span class="badge self">self-judged</span> Since a judge's answers can be made up, the row is marked until a
-maintainer has judged its interests again. Nothing in an upload is run. At most 200 MB, and 6 checks an hour.</p>
+maintainer has judged its interests again (<code>gistbench hub rejudge</code>): then it is <span
+class="badge">re-judged</span>, with the scores of that. Nothing in an upload is run. At most 200 MB, and 6 checks an
+hour.</p>
 """
 
 
 @lru_cache(maxsize=128)
 def _drawn(snapshot: Snapshot, view: View) -> tuple[Any, str]:
-    return draw(view.picture, chosen_rows(snapshot, view), view.metric)
+    figure, sentence = draw(view.picture, chosen_rows(snapshot, view), view.metric)
+    return _written(figure), sentence
+
+
+@lru_cache(maxsize=128)
+def _spread(snapshot: Snapshot, id: str) -> Any:
+    """Return how a row's scores are spread over users; None where it has none."""
+    row = snapshot.row(id)
+    if row is None or row["origin"] == "published":
+        return None
+    return _written(distribution(snapshot.record(row, "scores")))
+
+
+def _written(figure: Any) -> PlotData | None:
+    """Return a figure as it is sent: to write it takes longer than to draw it, so that is kept too."""
+    return None if figure is None else PlotData(type="plotly", plot=figure.to_json())
 
 
 def _pairs(choices: dict[str, str]) -> list[tuple[str, str]]:

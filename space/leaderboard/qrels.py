@@ -73,26 +73,35 @@ def qrels_page(snapshot: Snapshot, name: str | None) -> str:
 def qrels_pictures(snapshot: Snapshot, name: str | None) -> tuple[Any, str, Any, str]:
     """Return a bump chart and a popularity scatter with their sentences; None where the tables lack them."""
     bump = scatter = None
+    about_bump = about_scatter = ""
     try:
         tables = _tables(snapshot, name) if name else {}
     except (SourceError, ValueError, OSError):
         tables = {}
     for frame in tables.values():
         if bump is None and {"condition", "system", "rank"} <= set(frame.columns):
-            bump = _bump(_first_setting(frame))
+            some, about_bump = _first_setting(frame)
+            bump = _bump(some)
+            about_bump += (
+                "Each line is a system; lines that cross are systems that change places when judgements are added."
+            )
         if scatter is None and {"condition", "system", "arp", "ndcg"} <= set(frame.columns):
-            scatter = _scatter(_first_setting(frame))
-    about_bump = "Each line is a system; lines that cross are systems that change places when judgements are expanded."
-    about_scatter = "Where marks rise to the right, systems that recommend popular items are found to be better."
-    return bump, about_bump if bump else "", scatter, about_scatter if scatter else ""
+            some, about_scatter = _first_setting(frame)
+            scatter = _scatter(some)
+            about_scatter += (
+                "Where marks rise to the right, systems that recommend popular items are found to be better."
+            )
+    return bump, about_bump, scatter, about_scatter
 
 
-def _first_setting(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of the first judge and mode: one picture shows one of them."""
+def _first_setting(frame: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    """Return the rows of the first judge, ranking and mode, since one picture shows one of them; and which they are."""
+    firsts = []
     for name in ("judge", "ranking", "mode", "plot"):
-        if name in frame:
-            frame = frame[frame[name].astype(str) == str(frame[name].iloc[0])]
-    return frame
+        if name in frame and len(frame):
+            firsts.append(str(frame[name].iloc[0]))
+            frame = frame[frame[name].astype(str) == firsts[-1]]
+    return frame, f"{', '.join(firsts)}. " if firsts else ""
 
 
 def _bump(frame: pd.DataFrame) -> Any:

@@ -21,7 +21,7 @@ from typing import Any
 import pandas as pd
 
 from .check import TYPES
-from .data import METRICS, HubSource, Snapshot, SourceError, Store, records
+from .data import METRICS, HubSource, Snapshot, SourceError, Store
 from .intake import FILES, SubmissionError, take_files, take_from_hub
 from .text import escape, percent, table
 
@@ -215,18 +215,19 @@ def _write_context(snapshot: Snapshot, folder: Path) -> None:
     version = snapshot.oracles[name]
     rows = snapshot.measured
     rows = rows[(rows["dataset"] == name) & (rows["oracle"] == version)].sort_values("hm", ascending=False)
-    official = rows[rows["origin"] == "measured"]
+    trusted = rows[rows["origin"] != "self-judged"]
+    official = trusted[trusted["origin"] == "measured"]
     if official.empty:
         raise SubmissionError(f"There is no measured result on {name} to compare with yet.")
-    row = records(official.sort_values(["n_users", "id"], ascending=[False, True]).head(1))[0]
+    (row,) = snapshot.rows(official.sort_values(["n_users", "id"], ascending=[False, True]).head(1))
     try:
         manifest = snapshot.manifest(row)
         oracle = json.loads(snapshot.source.fetch(f"oracles/{version}.json", snapshot.revision).read_text("utf-8"))
         users = snapshot.record(row, "users")["user_id"].tolist()
-        frames = [snapshot.record(one, "evidence") for one in records(official.head(N_RIVALS))]
+        frames = [snapshot.record(one, "evidence") for one in snapshot.rows(trusted.head(N_RIVALS))]
         rivals = {
             f"{one['model']}": dict(zip(scores["user_id"], _values(scores["hm"]), strict=True))
-            for one in records(official.head(N_RIVALS))
+            for one in snapshot.rows(trusted.head(N_RIVALS))
             for scores in [snapshot.record(one, "scores")]
         }
     except (SourceError, ValueError) as error:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from html import escape as _escape
 from typing import Any
 
-__all__ = ["escape", "fits_name", "number", "percent", "plain", "table", "to_csv"]
+__all__ = ["clean", "escape", "excerpt", "fits_name", "number", "percent", "plain", "table", "to_csv"]
 
 # The page's HTML is a template to its framework: `${`, `{{` and backticks must not mean anything in data.
 _TEMPLATE = str.maketrans({"$": "&#36;", "{": "&#123;", "}": "&#125;", "`": "&#96;", "\\": "&#92;"})
@@ -30,6 +30,24 @@ def plain(value: Any) -> str:
     'a‹b›c'
     """
     return str(value).replace("<", "‹").replace(">", "›").replace("&", "＆")
+
+
+def clean(text: str) -> str:
+    """Return a text without marks that mean something elsewhere.
+
+    >>> clean("a<b>\\n")
+    'a?b??'
+    """
+    return "".join(mark if mark.isprintable() and mark not in "<>`" else "?" for mark in text)
+
+
+def excerpt(value: Any) -> str:
+    """Return the beginning of a value of a submission, as it can stand in a message.
+
+    >>> excerpt("<i>")
+    '?i?'
+    """
+    return clean(str(value))[:60]
 
 
 def percent(value: float | None, digits: int = 1) -> str:

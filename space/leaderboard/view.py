@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 import pandas as pd
 
-from .data import METRICS, Snapshot, records
+from .data import METRICS, Snapshot
 from .text import MISSING, escape, number, percent, to_csv
 
 __all__ = [
@@ -31,7 +31,13 @@ __all__ = [
 TABS = ("leaderboard", "pictures", "model", "compare", "qrels", "submit", "about")
 SIZES = {"": "any size", "small": "up to 10 B", "medium": "10 to 100 B", "large": "over 100 B", "unknown": "not known"}
 WEIGHTS = {"": "any", "open": "open weights", "closed": "closed", "none": "no model (rules)", "unknown": "not known"}
-ORIGINS = {"": "all", "measured": "measured", "self-judged": "self-judged", "published": "published"}
+ORIGINS = {
+    "": "all",
+    "measured": "measured",
+    "self-judged": "self-judged",
+    "re-judged": "re-judged",
+    "published": "published",
+}
 LAYOUTS = {"rows": "one row per result", "matrix": "models × data sets"}
 PAGE_ROWS = 50
 MAX_TEXT = 120
@@ -144,11 +150,8 @@ def chosen_rows(snapshot: Snapshot, view: View) -> pd.DataFrame:
 @lru_cache(maxsize=256)
 def _chosen(snapshot: Snapshot, view: View) -> pd.DataFrame:
     rows = snapshot.index
-    kept = pd.Series(True, index=rows.index)
-    if view.q:
-        words = view.q.casefold().split()
-        for word in words:
-            kept &= snapshot.texts.str.contains(word, regex=False)
+    words = view.q.casefold().split()
+    kept = pd.Series([all(word in text for word in words) for text in snapshot.texts], index=rows.index, dtype=bool)
     for column, wanted in (("dataset", view.data), ("judge", view.judge), ("origin", view.origin)):
         if wanted:
             kept &= rows[column] == wanted
@@ -175,7 +178,7 @@ def leaderboard(snapshot: Snapshot, view: View) -> tuple[str, int, int]:
     """Return the leaderboard as HTML, the number of rows in all and of pages."""
     rows = chosen_rows(snapshot, view)
     if view.layout == "matrix":
-        return _matrix(rows, view)
+        return _matrix(snapshot.rows(rows), view)
     n_pages = max(1, -(-len(rows) // PAGE_ROWS))
     page = min(view.page, n_pages)
     shown = rows.iloc[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]
@@ -186,7 +189,7 @@ def leaderboard(snapshot: Snapshot, view: View) -> tuple[str, int, int]:
     heads.append(_head("dataset", "Data", "Data set", view))
     heads += [_head(name, COLUMNS[name].heading, COLUMNS[name].about, view) for name in view.cols]
     body = []
-    for row in records(shown):
+    for row in snapshot.rows(shown):
         cells = [_rank_cell(row), _name_cell(row), f'<td class="name">{escape(row["dataset"])}</td>']
         cells += [_cell(name, row) for name in view.cols]
         kind = {"published": ' class="published"', "self-judged": ' class="selfjudged"'}.get(row["origin"], "")
@@ -230,6 +233,10 @@ def _name_cell(row: Mapping[str, Any]) -> str:
     badge = ""
     if row["origin"] == "self-judged":
         badge = ' <span class="badge self" title="judged by who submitted it; not re-judged yet">self-judged</span>'
+    elif row["origin"] == "re-judged":
+        badge = (
+            ' <span class="badge" title="submitted, and judged again by who looks after the results">re-judged</span>'
+        )
     if row["not_ranked"]:
         badge += f' <span class="badge warn" title="{escape(row["not_ranked"])}">not ranked</span>'
     revision = f"<small>@{escape(str(row['revision'])[:12])}</small>" if not _is_missing(row["revision"]) else ""
@@ -271,11 +278,11 @@ def _with_interval(row: Mapping[str, Any], metric: str) -> str:
     return f"{percent(row[metric])}{interval}"
 
 
-def _matrix(rows: pd.DataFrame, view: View) -> tuple[str, int, int]:
+def _matrix(rows: list[dict[str, Any]], view: View) -> tuple[str, int, int]:
     """Return one metric of models by data sets; rows in the order of their means over the data sets shown."""
-    datasets = sorted(rows["dataset"].unique())
+    datasets = sorted({row["dataset"] for row in rows})
     by_model: dict[tuple[str, str, str, str], dict[str, dict[str, Any]]] = {}
-    for row in records(rows):
+    for row in rows:
         key = (row["model"], str(row["revision"] or ""), str(row["judge"]), row["origin"])
         by_model.setdefault(key, {}).setdefault(row["dataset"], row)
 

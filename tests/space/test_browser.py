@@ -1,4 +1,7 @@
-"""The leaderboard in a real browser: what a reader does, at a desk and on a phone; pictures of it to look at."""
+"""The leaderboard in a real browser: what a reader does, at a desk and on a phone; pictures of it to look at.
+
+One server and one browser for all of them. `scripts/browser.sh` makes both of what is needed available.
+"""
 
 import csv
 import json
@@ -19,23 +22,38 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 expect = playwright.expect
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium: apt-get install chromium"),
-]
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium: sh scripts/browser.sh (as root)")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 PATIENCE = 60_000
 PICTURES = "runs/screenshots"  # git-ignored
 EVIL = "<img src=x onerror=window.hacked=1>${window.hacked=2}{{7*7}}"
 
 
+def qrels_tables(folder):
+    """Write tables of an expansion, by the names and in the columns of `gistbench qrels experiments`."""
+    folder.mkdir(parents=True)
+    ranks, systems = (
+        ["judge,mode,plot,ranking,condition,system,rank"],
+        ["judge,mode,plot,ranking,condition,system,arp,ndcg,ap"],
+    )
+    for c, condition in enumerate(("human", "synthetic", "augmented")):
+        for at, system in enumerate(("ease", "kld", "popularity", "random")):
+            setting = f"judge@1,IPP,w/o plot,all runs,{condition},{system}"
+            ranks.append(f"{setting},{1 + (at * (1 + c)) % 5}")
+            systems.append(f"{setting},{40 * at + 10 * c},{0.2 + at / 9 + c / 50},0.1")
+    (folder / "rank_shifts-ranks.csv").write_text("\n".join(ranks))
+    (folder / "effectiveness-systems.csv").write_text("\n".join(systems))
+    (folder / "table_4.csv").write_text("judge,mode,mae,kappa\njudge@1,IPP,0.61,0.42\n=1+1,<b>P</b>,0.7,0.31\n")
+
+
 @pytest.fixture(scope="module")
 def evil_results(results, tmp_path_factory):
-    """Results in which a model's own words try to be more than words."""
+    """Results in which a model's own words try to be more than words; with tables of a qrels expansion."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     folder = Path(shutil.copytree(results, tmp_path_factory.mktemp("evil") / "results"))
+    qrels_tables(folder / "qrels" / "ml")
     (record,) = folder.glob("records/demo/lexical--tfidf*/*")
     for name in ("interests", "extractions", "groundings", "retrievals"):
         table = pq.read_table(record / f"{name}.parquet")
@@ -187,6 +205,7 @@ def test_download_is_what_is_looked_at(page, url, tmp_path):
         assert {row["dataset"] for row in csv.DictReader(file)} == {"demo"}
 
 
+@pytest.mark.slow
 def test_columns_and_the_matrix(page, url):
     go(page, url)
     page.get_by_text("Columns, order and layout").click()
@@ -194,9 +213,10 @@ def test_columns_and_the_matrix(page, url):
     expect(page.locator("table.board th", has_text="Precision")).to_be_visible()
     page.get_by_label("models × data sets").check()
     expect(page.locator("table.board thead")).to_contain_text("kuairec")
-    assert "layout=matrix" in page.url
+    expect(page).to_have_url(re.compile("layout=matrix"))
 
 
+@pytest.mark.slow
 def test_every_picture_has_its_sentence(page, url, repo_root):
     go(page, url, "?tab=pictures&data=demo")
     for name, said in (
@@ -246,10 +266,14 @@ def test_two_models_beside_each_other(page, url, repo_root, snapshot):
     keep(page, repo_root, "compare-1280")
 
 
-def test_qrels_expansion_says_how_to_get_it(page, url, repo_root):
+def test_qrels_expansion(page, url, repo_root):
     go(page, url, "?tab=qrels")
-    expect(page.locator("#qrels")).to_contain_text("There is no qrels expansion")
+    expect(page.locator("#qrels")).to_contain_text("table 4")
     expect(page.locator("#qrels")).to_contain_text("Published, Table 4")
+    expect(page.locator("#bump .js-plotly-plot")).to_be_visible()
+    expect(page.locator("body")).to_contain_text("judge@1, all runs, IPP, w/o plot.")
+    expect(page.locator("#popularity .js-plotly-plot")).to_be_visible()
+    keep(page, repo_root, "qrels-1280")
 
 
 def submit(page, files):
@@ -315,6 +339,7 @@ def test_five_bad_submissions(page, url, submission, repo_root, tmp_path, what):
         keep(page, repo_root, "submit-bad-1280")
 
 
+@pytest.mark.slow
 def test_newer_results_appear_without_a_restart(page, url, evil_results):
     go(page, url)
     aside = evil_results / "index.aside"
@@ -329,6 +354,7 @@ def test_newer_results_appear_without_a_restart(page, url, evil_results):
     expect(page.locator("#notice [role=alert]")).to_have_count(0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_phone_shows_everything_without_sideways_scrolling(phone, url, repo_root, scheme):
     phone.emulate_media(color_scheme=scheme)
@@ -339,6 +365,7 @@ def test_a_phone_shows_everything_without_sideways_scrolling(phone, url, repo_ro
         keep(phone, repo_root, f"{name}-390-{scheme}")
 
 
+@pytest.mark.slow
 def test_a_desk_in_light_and_dark(page, url, repo_root):
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
@@ -348,6 +375,7 @@ def test_a_desk_in_light_and_dark(page, url, repo_root):
             keep(page, repo_root, f"{name}-1280-{scheme}")
 
 
+@pytest.mark.slow
 def test_what_a_screen_reader_is_told(page, url):
     go(page, url, "?data=demo")
     page.wait_for_selector("table.board caption")
@@ -365,6 +393,16 @@ def test_what_a_screen_reader_is_told(page, url):
     heading.focus()
     page.keyboard.press("Enter")
     expect(page.locator("table.board th[aria-sort=descending]")).to_contain_text("IS")
+
+
+def test_pictures_of_the_page_at_both_widths(browser, url, outside, repo_root):
+    for width in (1280, 390):
+        for page in opened_page(browser, url, outside, width):
+            for name in ("leaderboard", "pictures", "submit"):
+                go(page, url, f"?tab={name}")
+                page.wait_for_timeout(500)
+                assert page.evaluate("document.documentElement.scrollWidth") <= width, name
+                keep(page, repo_root, f"{name}-{width}")
 
 
 def test_headers_forbid_what_comes_from_elsewhere(url):

@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -69,3 +71,22 @@ def test_oracles_and_categories_are_known(snapshot, results):
     assert snapshot.oracles == json.loads((results / "results.json").read_text())["oracles"]
     row = snapshot.measured.iloc[0]
     assert (row["taxonomy_sha256"], 1) in snapshot.categories
+
+
+def test_rows_are_those_of_the_index_with_nothing_where_values_are_missing(snapshot):
+    some = snapshot.index[snapshot.index["origin"] == "published"].sort_values("ig_f1")
+    rows = snapshot.rows(some)
+    assert [row["id"] for row in rows] == some["id"].tolist()
+    assert all(row["hm"] is None for row in rows)
+    assert snapshot.row(rows[0]["id"]) == rows[0]
+    assert snapshot.row("none") is snapshot.row(None) is None
+
+
+def test_evaluate_is_loaded_without_what_nobody_needs():
+    """And other code of the process finds what is there."""
+    code = (
+        "import sys, gistbench.space.leaderboard.metrics as m; m._import_evaluate(); "
+        "print('torch' in sys.modules, 'transformers' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]

@@ -2,12 +2,17 @@
 
 import ast
 import importlib.util
+import io
 import json
 import re
+import socket
 import subprocess
 import sys
+import time
+import urllib.request
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from gistbench.runners.space_hub import space_files
 from gistbench.space.leaderboard.intake import FILES
@@ -46,14 +51,29 @@ HfApi().upload_folder(repo_id="gistbench/mine", repo_type="dataset", folder_path
 store = open_store("gistbench/results", "hf_writer")
 assert store.snapshot is not None, store.problem
 submissions = Submissions(store, "hf_writer")
-checked = submissions.check([], "gistbench/mine/run", "1")
+from types import SimpleNamespace
+from leaderboard.page import _Page
+page = _Page(store, submissions)
+said, checked, button, _ = page._check(None, "gistbench/mine/run", SimpleNamespace(client=None))
+assert "The records hold together" in said, said
+assert button.visible
 print(checked.result["summary"]["hm"])
-print(submissions.open_pull_request(checked))
+opened, nothing, button = page._open(checked)
+assert nothing is None and not button.visible
+print(opened)
+print(page._open(checked)[0])
 for name in ("gistbench/none", "gistbench/mine", "gistbench/mine/other"):
     try:
         submissions.check([], name, "1")
     except SubmissionError as error:
         print("refused:", error)
+"""
+)
+REJUDGE = (
+    QUICK
+    + """
+from gistbench.runners.cli import app
+app(["hub", "rejudge", "gistbench/results", "--revision", "refs/pr/1", "--judge", "lexical/overlap", *sys.argv[1:]])
 """
 )
 REFRESH = """
@@ -116,10 +136,11 @@ def test_a_submission_from_the_hub_becomes_a_pull_request(pushed, hub, environme
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    hm, url, *refusals = done.stdout.splitlines()
+    hm, opened, again, *refusals = done.stdout.splitlines()
     manifest = json.loads((demo_suite / "lexical--tfidf@1" / "manifest.json").read_text())
     assert float(hm) == manifest["phases"]["score"]["hm"]
-    assert url.endswith("/datasets/gistbench/results/discussions/1")
+    assert f'href="{hub.endpoint}/datasets/gistbench/results/discussions/1"' in opened
+    assert "check again" in again  # one press, one pull request
     assert [bool(re.match("refused: (The Hub does not give|These files are missing)", line)) for line in refusals] == [
         True,
         True,
@@ -133,6 +154,35 @@ def test_a_submission_from_the_hub_becomes_a_pull_request(pushed, hub, environme
     assert {f"{place}/manifest.json", f"{place}/scores.parquet"} <= set(new)
     assert all(name.startswith(f"{place}/") for name in new)
     assert json.loads(proposed[f"{place}/manifest.json"].content)["origin"] == "self-judged"
+
+
+def test_a_submission_is_judged_again_from_its_pull_request(pushed, hub, environment, tmp_path):
+    repo = hub.repo("gistbench/results")
+    if repo.at("refs/pr/1") is None:
+        pytest.skip("needs the pull request of the test before")
+    before = repo.head.oid
+
+    def rejudge(*arguments):
+        command = [sys.executable, "-c", REJUDGE, "-o", str(tmp_path / "again"), *arguments]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert "/datasets/gistbench/results/discussions/2" in rejudge("--pull-request")
+    assert repo.head.oid == before
+    proposed = repo.at("refs/pr/2").files
+    place = "records/demo/lexical--tfidf@1/lexical--overlap@1+re-judged"
+    new = sorted(set(proposed) - set(repo.head.files))
+    assert {f"{place}/manifest.json", f"{place}/groundings.parquet", f"{place}/scores.parquet"} <= set(new)
+    assert all(name.startswith(f"{place}/") for name in new)
+    assert not any("answers" in name for name in new)
+    manifest = json.loads(proposed[f"{place}/manifest.json"].content)
+    assert manifest["origin"] == "re-judged"
+    assert manifest["rejudged"]["revision"] == repo.at("refs/pr/1").oid
+    assert "Pushed" in rejudge("--push")
+    assert repo.head.oid != before
+    rows = pq.read_table(io.BytesIO(repo.head.files["index.parquet"].content)).to_pylist()
+    assert [row["model"] for row in rows if row["origin"] == "re-judged"] == ["lexical/tfidf"]
 
 
 def test_the_last_results_are_served_where_the_hub_goes_away(pushed, environment, repo_root, tmp_path, demo_suite):
@@ -150,6 +200,58 @@ def test_the_last_results_are_served_where_the_hub_goes_away(pushed, environment
         assert process.stdout.readline().strip().endswith("False")
     out, _ = process.communicate("\n")
     assert out.startswith("False True The Hub does not give gistbench/results")
+
+
+CLEAN = """
+import sys
+from pathlib import Path
+from leaderboard.data import open_store
+from leaderboard.models import compared
+from leaderboard.submit import Submissions
+store = open_store("gistbench/results")
+ids = [row["id"] for row in store.snapshot.rows(store.snapshot.measured)]
+print("A better / B better / equal" in compared(store.snapshot, ids[0], ids[1]))
+print(Submissions(store).check([Path(name) for name in sys.argv[1:]], "", "1").result["summary"]["n_users"])
+"""
+
+
+@pytest.mark.slow
+def test_the_pushed_copy_runs_in_a_clean_environment(pushed, hub, environment, submission, tmp_path):
+    """With nothing but its requirements: the page is served, two models compared, a submission checked."""
+    folder = tmp_path / "space"
+    for place, blob in hub.repo("gistbench/leaderboard", "spaces").head.files.items():
+        (folder / place).parent.mkdir(parents=True, exist_ok=True)
+        (folder / place).write_bytes(blob.content)
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    install = [python, "-m", "pip", "install", "--quiet", "--requirement", folder / "requirements.txt"]
+    subprocess.run(install, check=True, timeout=1200)
+    found = subprocess.run([python, "-c", "import gistbench"], capture_output=True, text=True, check=False)
+    assert "No module named 'gistbench'" in found.stderr
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    own = environment | {"GRADIO_SERVER_NAME": "127.0.0.1", "GRADIO_SERVER_PORT": str(port)}
+    own = {name: value for name, value in own.items() if not name.startswith("PYTHON")}
+    server = subprocess.Popen([python, "app.py"], cwd=folder, env=own)
+    try:
+        address = f"http://127.0.0.1:{port}/"
+        for _ in range(600):
+            try:
+                html = urllib.request.urlopen(address, timeout=10).read().decode()
+                break
+            except OSError:
+                assert server.poll() is None, "the page did not start"
+                time.sleep(0.2)
+        assert "gistbench leaderboard" in html
+        table = urllib.request.urlopen(address + "leaderboard.csv?data=demo", timeout=10).read().decode()
+        assert {"lexical/hashtag", "lexical/phrase", "lexical/tfidf"} <= set(re.split("[,\n]", table))
+    finally:
+        server.terminate()
+        server.wait()
+    command = [python, "-c", CLEAN, *map(str, submission())]
+    done = subprocess.run(command, cwd=folder, env=own, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["True", "12"], done.stderr
 
 
 def test_the_space_imports_only_what_its_requirements_name(repo_root):

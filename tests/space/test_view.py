@@ -1,9 +1,11 @@
 """Views: addresses there and back, filters that change no rank, csv without formulas, HTML without data in it."""
 
 import csv
+import doctest
 import io
 
 import pytest
+from gistbench.space.leaderboard import text
 from gistbench.space.leaderboard.text import escape, fits_name, to_csv
 from gistbench.space.leaderboard.view import View, chosen_rows, leaderboard, view_csv
 
@@ -114,3 +116,7 @@ def test_no_mark_of_data_means_anything(text):
 )
 def test_names_that_can_be_shown_anywhere(name, fits):
     assert fits_name(name) is fits
+
+
+def test_the_examples_of_texts_are_true():
+    assert doctest.testmod(text).failed == 0
