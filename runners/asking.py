@@ -12,7 +12,7 @@ from .stages.base import Answered, Stage
 from .store import ResponseStore
 from .tally import Tally
 
-__all__ = ["ask"]
+__all__ = ["REACH", "ask"]
 
 logger = logging.getLogger(__name__)
 

@@ -30,6 +30,7 @@ from ..hf_datasets.errors import ConfigError, StoreError
 from ..hf_datasets.registry import DATASET_NAMES, dataset_record
 from ..hf_datasets.results_published import load_results_published
 from ..hf_datasets.taxonomy import load_taxonomy, taxonomy_table
+from .asking import REACH
 from .comparison import Comparison
 from .prices import Prices
 from .profiles import find_profile
@@ -233,6 +234,8 @@ class ResultsFolder:
         if "interests" not in tables:
             version = manifest["phases"]["score"]["oracle"]["version"]
             manifest["counts"] = _counts_of_interests(run, version, oracle)
+        if public:
+            _take_out_addresses(manifest)
         write_json(target / "manifest.json", {"origin": origin, **manifest, **about})
 
     def remove_record(self, place: str) -> None:
@@ -343,6 +346,16 @@ def index_row(
         "cost_usd": price.money(n_in, n_cached, n_out) if price else None,
         **counts,
     }, per_user
+
+
+def _take_out_addresses(manifest: dict[str, Any]) -> None:
+    """Take out of a manifest how servers are reached, and paths of this machine."""
+    for phase in manifest["phases"].values():
+        for name in REACH:
+            phase.get("model", {}).get("options", {}).pop(name, None)
+    oracle = manifest["phases"]["score"]["oracle"]
+    if oracle.get("given"):
+        oracle["given"] = Path(oracle["given"]).name
 
 
 def _settings(suite: Path) -> dict[str, Any]:

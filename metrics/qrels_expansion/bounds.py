@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .lists import Lists
-from .measures import Conventions, Graded, tied_places
+from .measures import Conventions, Graded, quotients, tied_places
 
 __all__ = ["Bounds", "bounds"]
 
@@ -173,7 +173,7 @@ def _ap(
     base = np.where(relevant, (before + 1) * rows.inverse + (own - 1) * rows.others, 0.0).sum(axis=1)
 
     def ratio(numerator: FloatArray, count: IntArray) -> FloatArray:
-        return _ratio(*np.broadcast_arrays(numerator, conventions.ap_divisor(count)))
+        return quotients(*np.broadcast_arrays(numerator, conventions.ap_divisor(count)))
 
     if not can_be_relevant:
         value = ratio(base, n_relevant)
@@ -247,7 +247,7 @@ def _ndcg(
     # Lower: the last j holes and all holes outside the list have the highest gain.
     value = np.broadcast_to(ideal(above, scale.most, 0), (n_lists,))[:, None]
     value = value + ideal(scale.level <= top, scale.most, n_out[:, None] + n)
-    value = np.where(allowed, _ratio(base[:, None] + top * last, value), np.inf)
+    value = np.where(allowed, quotients(base[:, None] + top * last, value), np.inf)
     lower = value.min(axis=1)
 
     # Upper: nothing outside the list has a gain.
@@ -260,20 +260,15 @@ def _ndcg(
         for size, levels in steps
     ]
     rows = np.arange(n_lists)
-    upper = _ratio(base, rest + sum((costs[:, 0] for _, costs in choices), np.zeros(n_lists)))
+    upper = quotients(base, rest + sum((costs[:, 0] for _, costs in choices), np.zeros(n_lists)))
     for _ in range(100):
         dcg, best = base.copy(), rest.copy()
         for gains, costs in choices:
             pick = np.argmax(gains - upper[:, None] * costs, axis=1)
             dcg += gains[rows, pick]
             best += costs[rows, pick]
-        value = _ratio(dcg, best)
+        value = quotients(dcg, best)
         if not (value > upper + 1e-15).any():
             break
         upper = np.maximum(upper, value)
     return np.minimum(lower, upper), upper
-
-
-def _ratio(numerator: Any, denominator: Any) -> FloatArray:
-    out: FloatArray = np.divide(numerator, denominator, out=np.zeros(np.shape(numerator)), where=denominator > 0)
-    return out

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from .judgements import Judgements
 from .lists import Chunk, Lists
 
-__all__ = ["Conventions", "Graded", "Places", "ap_and_ndcg", "hole_measures", "sums", "tied_places"]
+__all__ = ["Conventions", "Graded", "Places", "ap_and_ndcg", "hole_measures", "quotients", "sums", "tied_places"]
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -124,7 +124,8 @@ def _sum(owner: IntArray, values: Any, n: int) -> FloatArray:
     return np.bincount(owner, weights=values, minlength=n).astype(np.float64, copy=False)
 
 
-def _ratio(numerator: Any, denominator: Any) -> FloatArray:
+def quotients(numerator: Any, denominator: Any) -> FloatArray:
+    """Return quotients, 0 where the denominator is not above 0."""
     out: FloatArray = np.divide(numerator, denominator, out=np.zeros(np.shape(numerator)), where=denominator > 0)
     return out
 
@@ -138,8 +139,8 @@ def ap_and_ndcg(
     """Return AP and NDCG of every list, for each set of judgements; arguments as for `sums`."""
     return {
         name: (
-            _ratio(precision, conventions.ap_divisor(graded[name].n_relevant)[lists.user]),
-            _ratio(dcg, graded[name].ideal[lists.user]),
+            quotients(precision, conventions.ap_divisor(graded[name].n_relevant)[lists.user]),
+            quotients(dcg, graded[name].ideal[lists.user]),
         )
         for name, (precision, dcg) in sums(lists, graded, conventions, rows).items()
     }
@@ -314,16 +315,16 @@ def hole_measures(
     found = running(lists, relevant)[rows]  # this one included
     least = np.minimum(n_relevant, n_other)[of]
     penalty = np.divide(np.minimum(above, n_relevant[of]), least, out=np.zeros(len(rows)), where=above > 0)
-    bpref = _ratio(_sum(of, 1 - penalty, n), n_relevant)
+    bpref = quotients(_sum(of, 1 - penalty, n), n_relevant)
 
     rank = lists.rank[rows]
     in_pool = running(lists, pooled)[rows] - 1
     known = found - 1 + above
     share = (found - 1 + INFAP_EPSILON) / (known + 2 * INFAP_EPSILON)
-    infap = _ratio(_sum(of, (1 + in_pool * share) / rank, n), n_relevant)
+    infap = quotients(_sum(of, (1 + in_pool * share) / rank, n), n_relevant)
 
     condensed = running(lists, is_judged)
-    ap = _ratio(_sum(of, found / condensed[rows], n), conventions.ap_divisor(n_relevant))
+    ap = quotients(_sum(of, found / condensed[rows], n), conventions.ap_divisor(n_relevant))
     rows = np.flatnonzero(is_judged)
     discounts = conventions.discounts(int(lists.length.max()) if n else 0)
     dcg = _sum(owner[rows], judged.gain[at[rows]] * discounts[condensed[rows].astype(np.int64) - 1], n)
@@ -331,5 +332,5 @@ def hole_measures(
         "bpref": bpref,
         "infap": infap,
         "ap_condensed": ap,
-        "ndcg_condensed": _ratio(dcg, judged.ideal[lists.user]),
+        "ndcg_condensed": quotients(dcg, judged.ideal[lists.user]),
     }

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from .judgements import CONDITIONS, Judgements, conditions, in_sorted
 from .lists import Lists
-from .measures import Conventions, Graded, ap_and_ndcg, sums
+from .measures import Conventions, Graded, ap_and_ndcg, quotients, sums
 
 __all__ = ["POOLED", "Listed", "by_depth", "without_own"]
 
@@ -66,7 +65,7 @@ def without_own(
     longest = max(int(lists.length.max()) if n else 1, int(judged.n_judged.max()))
     gain = judged.gain[judgement] if len(own_rows) else np.empty(0)
     ideal = _ideal_without(lists, judged, of_own, gain, conventions.discounts(longest), conventions)
-    return _ratio(precision, divisor), _ratio(dcg, ideal)
+    return quotients(precision, divisor), quotients(dcg, ideal)
 
 
 def _ideal_without(
@@ -129,8 +128,3 @@ def by_depth(
         names = [name for name in made if name in POOLED[human_from]]
         graded = {name: Graded.of(made[name], conventions) for name in names}
         yield depth, len(pairs), ap_and_ndcg(lists, graded, conventions, {name: find(made[name]) for name in names})
-
-
-def _ratio(numerator: Any, denominator: Any) -> FloatArray:
-    out: FloatArray = np.divide(numerator, denominator, out=np.zeros(np.shape(numerator)), where=denominator > 0)
-    return out

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .common import shown
+from .common import is_text, shown
 from .trec import is_path, read_table
 
 __all__ = ["Coded", "code", "codes_of", "numbers", "read_columns"]
@@ -148,16 +148,12 @@ def numbers(values: pa.ChunkedArray, name: str, column: str, nullable: bool = Fa
     return array if array.dtype == np.float32 else np.asarray(array, dtype=np.float64)
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
-
-
 def _check_ids(values: pa.ChunkedArray, name: str, column: str) -> None:
     kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
     if values.null_count:
         row = values.is_null().index(True).as_py()
         raise ValueError(f"{name} row {row}: {column} is missing. Drop or complete such rows before scoring.")
-    if _is_text(kind) or pa.types.is_integer(kind) or not len(values):
+    if is_text(kind) or pa.types.is_integer(kind) or not len(values):
         return
     if pa.types.is_floating(kind):
         raise ValueError(

@@ -50,6 +50,7 @@ __all__ = [
     "group_by_category",
     "harmonic_mean",
     "integers",
+    "is_text",
     "mapping_by_user",
     "optional_floats",
     "pick",
@@ -576,7 +577,7 @@ def engagement_columns(history: Any) -> Engagements:
     users, objects, types = _columns(history, ("user_id", "object_id", "interaction_type"))
     _check_ids(users, "user_id")
     _check_ids(objects, "object_id")
-    known = codes_in(types, list(INTERACTION_TYPES)) if _is_text(types.type) else np.full(len(types), -1, np.int32)
+    known = codes_in(types, list(INTERACTION_TYPES)) if is_text(types.type) else np.full(len(types), -1, np.int32)
     codes = known.astype(np.int8)
     if len(codes) and codes.min() < 0:
         row = int(np.argmin(codes))
@@ -637,14 +638,15 @@ def _column(values: Any, name: str) -> pa.ChunkedArray:
     return _column(values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values]), name)
 
 
-def _is_text(kind: pa.DataType) -> bool:
+def is_text(kind: pa.DataType) -> bool:
+    """Tell whether a column holds texts, dictionary-encoded ones too."""
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def _check_ids(column: pa.ChunkedArray, name: str) -> None:
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    if _is_text(kind) or pa.types.is_integer(kind) or not len(column):
+    if is_text(kind) or pa.types.is_integer(kind) or not len(column):
         return
     if pa.types.is_floating(kind):
         _as_id(float(column[0].as_py()), f"history row 0: {name}")

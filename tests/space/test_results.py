@@ -1,6 +1,7 @@
 """Results folders: what the index holds, and that ranks and intervals are those of the run folders and modules."""
 
 import json
+import shutil
 
 import pandas as pd
 import pyarrow.parquet as pq
@@ -97,9 +98,33 @@ def test_data_of_ones_own_is_not_published(demo_suite, tmp_path, monkeypatch):
         ResultsFolder(tmp_path / "results").add(demo_suite, public=True)
 
 
-def test_an_oracle_that_is_not_the_runs_own_is_refused(demo_suite, tmp_path):
-    import shutil
+def test_what_is_published_tells_no_address_and_no_path(demo_suite, tmp_path):
+    suite = shutil.copytree(demo_suite, tmp_path / "suite")
+    for path in suite.glob("*/manifest.json"):
+        manifest = json.loads(path.read_text())
+        for phase in ("extract", "judge"):
+            options = {"base_url": "http://10.0.0.7:8000/v1", "api_key_env": "OUR_KEY", "structured_outputs": "vllm"}
+            manifest["phases"][phase]["model"]["options"] = options
+        manifest["phases"]["score"]["oracle"]["given"] = "/home/me/oracle.json"
+        path.write_text(json.dumps(manifest))
+    folder = ResultsFolder(tmp_path / "results")
+    for record in folder.add(suite, public=True):
+        text = (folder.path / record / "manifest.json").read_text()
+        assert not any(secret in text for secret in ("10.0.0.7", "OUR_KEY", "/home/me"))
+        assert json.loads(text)["phases"]["score"]["oracle"]["given"] == "oracle.json"
+        assert json.loads(text)["phases"]["judge"]["model"]["options"] == {"structured_outputs": "vllm"}
 
+
+def test_table_1_of_a_qrels_expansion_stays_here(tmp_path):
+    (tmp_path / "work").mkdir()
+    for name in ("table_1-example", "table_4-agreement"):
+        (tmp_path / "work" / f"{name}.csv").write_text("a\n1\n")
+    folder = ResultsFolder(tmp_path / "results")
+    added = folder.path / "qrels" / folder.add_qrels(tmp_path / "work")
+    assert [path.name for path in added.iterdir()] == ["table_4-agreement.csv"]
+
+
+def test_an_oracle_that_is_not_the_runs_own_is_refused(demo_suite, tmp_path):
     suite = shutil.copytree(demo_suite, tmp_path / "suite")
     oracle = json.loads((suite / "oracle.json").read_text())
     (suite / "oracle.json").write_text(json.dumps(oracle | {"version": "other"}))
