@@ -76,7 +76,7 @@ def run_demo(model: Path, folder: Path, n_users: int, **way: Any) -> tuple[RunFo
             chunk_size=20,
             pool_size=40,
             max_reasks=1,
-            n_resamples=0,
+            n_resamples=1,
         )
         start = time.perf_counter()
         Suite(folder / "suite", config).run()

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from .builder import EngagementBuilder, EngagementConfig
 from .errors import ConfigError, DataError
-from .plots import PLOTS_FILES, add_plots, check_plots
+from .plots import PLOTS_FILES, add_plots, check_plots, plots_of
 from .raw import LINE, BadRows, Layout, keep_rows, read_delimited, read_whole, unique_rows
 from .registry import DatasetRecord
 from .schema import ENGAGEMENT_SCHEMA
@@ -30,6 +30,7 @@ __all__ = [
     "GoodbooksConfig",
     "GoodbooksSource",
     "book_texts",
+    "goodbooks_items",
     "goodbooks_ratings",
 ]
 
@@ -127,6 +128,27 @@ def goodbooks_ratings(config: EngagementConfig, bad_rows: BadRows) -> Iterator[p
 
 def book_texts(config: GoodbooksConfig, bad_rows: BadRows) -> tuple[pa.Array, pa.Array]:
     """Return the ids of all books, and their texts: ``Emma by Jane Austen (1815). Tags: classics, romance``."""
+    books = _books(config, config.n_top_tags, bad_rows)
+    by = pc.binary_join_element_wise("by ", books["authors"], "")
+    year = pc.binary_join_element_wise("(", books["year"], ")", "")
+    texts = pc.binary_join_element_wise(books["title"], by, year, " ", null_handling="skip")
+    tags = pc.binary_join_element_wise("Tags: ", books["tags"], "")
+    texts = pc.binary_join_element_wise(texts, tags, ". ", null_handling="skip")
+    texts, ids = texts.combine_chunks(), books["item"].combine_chunks()
+    return ids, add_plots(texts, ids, config, "book_id", bad_rows) if config.plots else texts
+
+
+def goodbooks_items(config: EngagementConfig, bad_rows: BadRows) -> pa.Table:
+    """Return ``item``, ``title``, ``authors``, ``year``, ``tags`` and ``plot`` of every book; unknown ones are null.
+
+    There are no genres; the five tags that readers most often gave say what a book is.
+    """
+    books = _books(config, GoodbooksConfig.n_top_tags, bad_rows)
+    return books.append_column("plot", plots_of(books["item"].combine_chunks(), config, "book_id", bad_rows))
+
+
+def _books(config: EngagementConfig, n_top_tags: int, bad_rows: BadRows) -> pa.Table:
+    """Return ``item``, ``title``, ``authors``, ``year`` and ``tags`` of every book."""
     file = config.raw_file("books.csv")
     names = ("book_id", "goodreads_book_id", "title", "authors", "original_publication_year")
     books = read_whole(read_delimited(file, dict.fromkeys(names, _TEXT), bad_rows), file.source)
@@ -134,18 +156,15 @@ def book_texts(config: GoodbooksConfig, bad_rows: BadRows) -> tuple[pa.Array, pa
     books = keep_rows(books, titled, "a title was expected", "title", file.source, bad_rows)
     books = unique_rows(books, "book_id", file.source, bad_rows)
     title, authors = (pc.utf8_trim_whitespace(books[name]) for name in ("title", "authors"))
-    by = pc.if_else(pc.equal(authors, ""), None, pc.binary_join_element_wise("by ", authors, ""))
     year = pc.replace_substring_regex(books["original_publication_year"], r"\.0$", "")
-    year = pc.if_else(pc.equal(year, ""), None, pc.binary_join_element_wise("(", year, ")", ""))
-    texts = pc.binary_join_element_wise(title, by, year, " ", null_handling="skip")
-    if config.n_top_tags and "tags.csv" in config.found[1]:
-        tags = _top_tags(books["goodreads_book_id"].combine_chunks(), config, bad_rows)
-        texts = pc.binary_join_element_wise(texts, tags, ". ", null_handling="skip")
-    texts, ids = texts.combine_chunks(), books["book_id"].combine_chunks()
-    return ids, add_plots(texts, ids, config, "book_id", bad_rows) if config.plots else texts
+    tags = pa.nulls(books.num_rows, _TEXT)
+    if n_top_tags and {"tags.csv", "book_tags.csv"} <= config.found[1].keys():
+        tags = _top_tags(books["goodreads_book_id"].combine_chunks(), config, n_top_tags, bad_rows)
+    columns = [books["book_id"], title, *(pc.if_else(pc.equal(one, ""), None, one) for one in (authors, year)), tags]
+    return pa.table(columns, names=["item", "title", "authors", "year", "tags"])
 
 
-def _top_tags(book_ids: pa.Array, config: GoodbooksConfig, bad_rows: BadRows) -> pa.Array:
+def _top_tags(book_ids: pa.Array, config: EngagementConfig, n: int, bad_rows: BadRows) -> pa.Array:
     file = config.raw_file("tags.csv")
     tags = read_whole(read_delimited(file, {"tag_id": _TEXT, "tag_name": _TEXT}, bad_rows), file.source)
     tags = unique_rows(tags, "tag_id", file.source, bad_rows)
@@ -165,9 +184,9 @@ def _top_tags(book_ids: pa.Array, config: GoodbooksConfig, bad_rows: BadRows) ->
     counted = counted.sort_by([("book", "ascending"), ("count_sum", "descending"), ("tag", "ascending")])
     texts: list[list[str]] = [[] for _ in range(len(book_ids))]
     for book, tag in zip(counted["book"].to_pylist(), counted["tag"].to_pylist(), strict=True):
-        if len(texts[book]) < config.n_top_tags:
+        if len(texts[book]) < n:
             texts[book].append(tag)
-    return pa.array([f"Tags: {', '.join(names)}" if names else None for names in texts], _TEXT)
+    return pa.array([", ".join(names) or None for names in texts], _TEXT)
 
 
 def _shown(name: str) -> str | None:

@@ -7,8 +7,9 @@ import datasets
 import pyarrow as pa
 
 from .goodbooks import RECORD as GOODBOOKS
-from .goodbooks import GoodbooksSource, goodbooks_ratings
+from .goodbooks import GoodbooksSource, goodbooks_items, goodbooks_ratings
 from .ratings import RatingsBuilder, RatingsConfig
+from .raw import BadRows
 from .registry import DatasetRecord
 
 __all__ = ["RECORD", "GoodbooksRatings", "GoodbooksRatingsConfig"]
@@ -28,6 +29,10 @@ class GoodbooksRatings(RatingsBuilder):
     def rating_tables(self) -> Iterable[pa.Table]:
         """Yield the ratings in the order of the file."""
         return goodbooks_ratings(self.config, self.bad_rows)
+
+    def item_table(self, bad_rows: BadRows) -> pa.Table:
+        """Return what the source says of its items."""
+        return goodbooks_items(self.config, bad_rows)
 
 
 RECORD: DatasetRecord = replace(

@@ -23,13 +23,21 @@ import pyarrow.compute as pc
 
 from .builder import EngagementBuilder, EngagementConfig
 from .errors import ConfigError, DataError
-from .plots import PLOTS_FILES, add_plots, check_plots
+from .plots import PLOTS_FILES, add_plots, check_plots, plots_of
 from .raw import LINE, BadRows, Layout, keep_rows, read_delimited, read_whole, unique_rows
 from .registry import DatasetRecord
 from .schema import ENGAGEMENT_SCHEMA
 from .signals import RATING_SIGNALS, check_rating_limits, check_ratings, rating_signals
 
-__all__ = ["RECORD", "MovieLens", "MovieLensConfig", "MovieLensSource", "movie_texts", "movielens_ratings"]
+__all__ = [
+    "RECORD",
+    "MovieLens",
+    "MovieLensConfig",
+    "MovieLensSource",
+    "movie_texts",
+    "movielens_items",
+    "movielens_ratings",
+]
 
 LATEST = Layout("MovieLens 20M and later", ("ratings.csv", "movies.csv"), ("tags.csv", *PLOTS_FILES))
 ML_100K = Layout("MovieLens 100K", ("u.data", "u.item"), PLOTS_FILES)
@@ -133,6 +141,22 @@ def movielens_ratings(config: EngagementConfig, bad_rows: BadRows) -> Iterator[p
         raise DataError(f"{file.source} has a header but no rows.")
 
 
+def movielens_items(config: EngagementConfig, bad_rows: BadRows) -> pa.Table:
+    """Return ``item``, ``title``, ``year``, ``genres``, ``plot`` of every film of any layout; unknown ones are null."""
+    movies, _ = _movies(config, bad_rows)
+    ids = movies["movieId"].combine_chunks()
+    parts = pc.extract_regex(pc.utf8_trim_whitespace(movies["title"]), r"^(?P<title>.*\S)\s*\((?P<year>\d{4})\)$")
+    return pa.table(
+        {
+            "item": ids,
+            "title": pc.coalesce(pc.struct_field(parts, "title"), pc.utf8_trim_whitespace(movies["title"])),
+            "year": pc.struct_field(parts, "year"),
+            "genres": _genres(movies),
+            "plot": plots_of(ids, config, "movieId", bad_rows),
+        }
+    )
+
+
 _ATOMIC_WRITTEN: dict[str, Any] = {"delimiter": "\t", "quoted": False}
 
 
@@ -144,7 +168,7 @@ def _ratings_source(config: EngagementConfig) -> str:
     return config.raw_file(_ratings_name(config)).source
 
 
-def _movies(config: MovieLensConfig, bad_rows: BadRows) -> tuple[pa.Table, str]:
+def _movies(config: EngagementConfig, bad_rows: BadRows) -> tuple[pa.Table, str]:
     """Return ``movieId``, ``title``, ``genres`` (``|`` between) of every film, and the name of their file."""
     layout = config.found[0]
     name = layout.required[1]
@@ -195,12 +219,16 @@ def movie_texts(movies: pa.Table, tags: pa.Table | None, n_top_tags: int) -> pa.
         n_top_tags: the most tags that a text holds.
     """
     titles = pc.utf8_trim_whitespace(movies["title"])
-    genres = pc.replace_substring(pc.utf8_trim_whitespace(movies["genres"]), "|", ", ")
-    unknown = pc.is_in(genres, value_set=pa.array(["", "(no genres listed)"]))
-    parts = [titles, pc.if_else(unknown, None, genres)]
+    parts = [titles, _genres(movies)]
     if tags is not None:
         parts.append(_top_tags(movies["movieId"].combine_chunks(), tags, n_top_tags))
     return pc.binary_join_element_wise(*parts, ". ", null_handling="skip").combine_chunks()
+
+
+def _genres(movies: pa.Table) -> pa.ChunkedArray:
+    """Return the genres of each film with commas between, null where none are known."""
+    genres = pc.replace_substring(pc.utf8_trim_whitespace(movies["genres"]), "|", ", ")
+    return pc.if_else(pc.is_in(genres, value_set=pa.array(["", "(no genres listed)"])), None, genres)
 
 
 def _top_tags(movie_ids: pa.Array, tags: pa.Table, n: int) -> pa.ChunkedArray:

@@ -7,8 +7,9 @@ import datasets
 import pyarrow as pa
 
 from .movielens import RECORD as MOVIELENS
-from .movielens import MovieLensSource, movielens_ratings
+from .movielens import MovieLensSource, movielens_items, movielens_ratings
 from .ratings import RatingsBuilder, RatingsConfig
+from .raw import BadRows
 from .registry import DatasetRecord
 
 __all__ = ["RECORD", "MovieLensRatings", "MovieLensRatingsConfig"]
@@ -28,6 +29,10 @@ class MovieLensRatings(RatingsBuilder):
     def rating_tables(self) -> Iterable[pa.Table]:
         """Yield the ratings in the order of the file."""
         return movielens_ratings(self.config, self.bad_rows)
+
+    def item_table(self, bad_rows: BadRows) -> pa.Table:
+        """Return what the source says of its items."""
+        return movielens_items(self.config, bad_rows)
 
 
 RECORD: DatasetRecord = replace(

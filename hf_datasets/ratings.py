@@ -21,6 +21,7 @@ from ._mixing import mix64
 from ._sorting import UserSort
 from .builder import EngagementBuilder, EngagementConfig
 from .errors import ConfigError, DataError
+from .raw import BadRows
 
 __all__ = ["RATING_SCHEMA", "RatingsBuilder", "RatingsConfig", "split_ratings"]
 
@@ -105,6 +106,14 @@ class RatingsBuilder(EngagementBuilder):
 
     def rating_tables(self) -> Iterable[pa.Table]:
         """Yield the ratings, with the columns ``user``, ``item``, ``rating``, ``time`` and others, in file order."""
+        raise NotImplementedError
+
+    def item_table(self, bad_rows: BadRows) -> pa.Table:
+        """Return what the source says of its items: ``item``, ``title`` and more.
+
+        Args:
+            bad_rows: what to do with broken rows.
+        """
         raise NotImplementedError
 
     def _info(self) -> datasets.DatasetInfo:

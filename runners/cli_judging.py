@@ -13,6 +13,7 @@ from rich.table import Table
 from ..hf_datasets.errors import ConfigError
 from .cli_options import ASKING, LIMITS, MODELS, SPECIFICATION, Budget, Limit, Profiles, RetryFailed, Store, option
 from .cli_session import session
+from .parsing.taste import MAX_CHARS
 
 if TYPE_CHECKING:
     from .qrels.judged import Judged
@@ -20,12 +21,17 @@ if TYPE_CHECKING:
     from .qrels.work import Work
     from .stages.grade import Condition
 
-__all__ = ["COMMANDS"]
+__all__ = ["COMMANDS", "Seed", "Threshold", "WorkFolder", "work_folder"]
 
 out = Console()
 err = Console(stderr=True)
 
+# Of all commands of `gistbench qrels`.
 WorkFolder = Annotated[Path, typer.Option("--work", "-w", help="the work folder of all steps", show_default=False)]
+Seed = Annotated[int, typer.Option("--seed", help="of every draw")]
+Threshold = Annotated[float, typer.Option("--relevance-threshold", help="the lowest rating that is relevant for AP")]
+
+# Of those that ask, or read what was answered.
 Judge = Annotated[str, option(f"the model that induces and judges{SPECIFICATION}", MODELS, "--judge", "-j")]
 Name = Annotated[str | None, option("name of the judge's folder (default: the model's)", MODELS, "--name")]
 Modes = Annotated[
@@ -41,6 +47,14 @@ Samples = Annotated[
     int, typer.Option("--samples", help="grade each pair so often; needs a temperature", rich_help_panel=ASKING)
 ]
 MaxItems = Annotated[int, typer.Option("--max-items", help="rated items of a user in a prompt", rich_help_panel=ASKING)]
+MaxTextChars = Annotated[
+    int,
+    typer.Option(
+        "--max-text-chars",
+        help="longest text of a profile; fewer for a small model, which may not end a text by itself",
+        rich_help_panel=ASKING,
+    ),
+]
 MaxReasks = Annotated[
     int,
     typer.Option("--max-reasks", help="how often an unreadable answer is asked for again", rich_help_panel=ASKING),
@@ -57,6 +71,7 @@ def induce(
     judge: Judge,
     name: Name = None,
     max_items: MaxItems = 100,
+    max_text_chars: MaxTextChars = MAX_CHARS,
     max_reasks: MaxReasks = 2,
     profiles: Profiles = None,
     store: Store = None,
@@ -75,7 +90,7 @@ def induce(
     from .qrels.induce import induce as step
 
     with _asking(work, judge, max_reasks, profiles, store, retry_failed, budget, limit) as judging:
-        record = step(_work(work), judging, name=name, max_items=max_items)
+        record = step(work_folder(work), judging, name=name, max_items=max_items, max_chars=max_text_chars)
         folder = name or judging.name
     _show_induced(work, folder, record)
     out.print(f"Next: [bold]gistbench qrels judge --work {escape(str(work))} --judge ...[/bold]", soft_wrap=True)
@@ -124,7 +139,7 @@ def judge(
     conditions = _conditions(mode, plots)
     with _asking(work, judge, max_reasks, profiles, store, retry_failed, budget, limit) as judging:
         records = step(
-            _work(work),
+            work_folder(work),
             judging,
             conditions,
             pairs=_pairs(pairs),
@@ -166,7 +181,7 @@ def expand(
 
     if push is not None and hub_folder is None:
         raise ConfigError("--push needs --hub-folder, the folder that is pushed.")
-    folder = _work(work)
+    folder = work_folder(work)
     parts = _parts(folder, name)
     table = Table("Judge", "Condition", "Human", "Validated", "Judge's", "Holes left", title="Expanded judgements")
     for judged, condition in parts:
@@ -192,10 +207,8 @@ def experiments(
         typer.Option("--output", "-o", help="folder of tables and figures (default: in the work folder)"),
     ] = None,
     resamples: Resamples = 1000,
-    seed: Annotated[int, typer.Option("--seed", help="of the bootstrap")] = 0,
-    relevance_threshold: Annotated[
-        float, typer.Option("--relevance-threshold", help="the lowest rating that is relevant for AP")
-    ] = 4.0,
+    seed: Seed = 0,
+    relevance_threshold: Threshold = 4.0,
 ) -> None:
     """Experiments 0 to 4: the paper's Tables 1 to 8 beside its numbers, what goes beyond it, and figures.
 
@@ -226,7 +239,7 @@ def uncertain(
     from .qrels.judged import held_out_pairs, sampled_users
     from .qrels.validate import list_uncertain, write_uncertain
 
-    folder = _work(work)
+    folder = work_folder(work)
     grades = {f"{judged.name}/{one.name}": judged.grades(one) for judged, one in _parts(folder, name)}
     human = held_out_pairs(folder, sampled_users(folder))
     table = list_uncertain(grades, human, folder.read("pool"), n=n, min_range=min_range)
@@ -248,7 +261,7 @@ def validate(
     """
     from .qrels.validate import import_validations
 
-    counts = import_validations(_work(work), file, by=by)
+    counts = import_validations(work_folder(work), file, by=by)
     out.print(
         f"{counts['n_imported']:,} grades taken in ({counts['n_replaced']:,} of them new for a pair that had one), "
         f"{counts['n_empty']:,} rows without a grade."
@@ -268,12 +281,13 @@ def run(
         list[str] | None, typer.Option("--run", help="only this run; may be repeated", show_default=False)
     ] = None,
     depth: Annotated[int, typer.Option("--depth", help="of the pool and of the scores")] = 100,
-    seed: Annotated[int, typer.Option("--seed", help="of every draw")] = 0,
+    seed: Seed = 0,
     mode: Modes = None,
     plots: Plots = "without",
     pairs: PairsOption = "all",
     samples: Samples = 1,
     max_items: MaxItems = 100,
+    max_text_chars: MaxTextChars = MAX_CHARS,
     max_reasks: MaxReasks = 2,
     resamples: Resamples = 1000,
     profiles: Profiles = None,
@@ -288,7 +302,7 @@ def run(
 
     Examples:
 
-        gistbench qrels run -w work/ml --dataset movielens_ratings --source ml-latest-small --items movies.csv
+        gistbench qrels run -w work/ml --dataset movielens_ratings --source ml-latest-small
             --judge meta-llama/Llama-3.3-70B-Instruct?tensor_parallel_size=4 --take 200
     """
     from .progress import StepProgress
@@ -304,7 +318,7 @@ def run(
 
     conditions = _conditions(mode, plots)
     which = _pairs(pairs)
-    folder = _work(work)
+    folder = work_folder(work)
     split_step(folder, dataset, source=None if source is None else str(source), items=items, seed=seed)
     with StepProgress(err) as progress:
         recommend_step(folder, settings=load_settings(names=runs or None), seed=seed, progress=progress)
@@ -312,7 +326,8 @@ def run(
         pool_step(folder, depth=depth, progress=progress)
     with _asking(work, judge, max_reasks, profiles, store, retry_failed, budget, limit) as judging:
         if any(condition.mode != "profile" for condition in conditions):
-            _show_induced(work, judging.name, induce_step(folder, judging, max_items=max_items))
+            record = induce_step(folder, judging, max_items=max_items, max_chars=max_text_chars)
+            _show_induced(work, judging.name, record)
         records = judge_step(folder, judging, conditions, pairs=which, n_samples=samples, max_items=max_items)
         name = judging.name
     _show_judged(records)
@@ -341,7 +356,7 @@ def panel(
     from .qrels.panel import make_panel
 
     (condition,) = _conditions([mode.removesuffix("-plot")], "with" if mode.endswith("-plot") else "without")
-    record = make_panel(_work(work), name, condition, method=method, name=panel_name)  # type: ignore[arg-type]
+    record = make_panel(work_folder(work), name, condition, method=method, name=panel_name)  # type: ignore[arg-type]
     table = Table("Judge", "MAE", "Reliability", title="Panel")
     reliability = record["reliability"] or {}
     for judge_name, mae in record["mae"].items():
@@ -379,7 +394,7 @@ def _asking(
     options: dict[str, Any] = {"store": store, "max_reasks": max_reasks, "retry_failed": retry_failed}
     with (
         session(err, None, budget, limit) as stopping,
-        open_judge(_work(work), judge, **options, **stopping) as judging,
+        open_judge(work_folder(work), judge, **options, **stopping) as judging,
     ):
         yield judging
 
@@ -391,7 +406,7 @@ def _write_experiments(
     from .qrels.experiments import experiments as compute
     from .qrels.write import laid_out, write_analyses
 
-    folder = _work(work)
+    folder = work_folder(work)
     options: dict[str, Any] = {"n_resamples": resamples, "seed": seed, "relevance_threshold": threshold}
     found = [*compute(folder, names or None, **options), *beyond(folder, names or None, **options)]
     path = output or folder.path / "experiments"
@@ -410,7 +425,7 @@ def _write_experiments(
                 table.add_row(*(escape(str(cell)) for cell in (*first, *row)))
             Console(width=max(out.width, 170)).print(table)
     out.print("In brackets: 95 % intervals over users; in parentheses: the paper's numbers.")
-    out.print(f"Written to [bold]{escape(str(path))}[/bold]: tables.md, tables.tex, csv and svg.", soft_wrap=True)
+    out.print(f"Written to [bold]{escape(str(path))}[/bold]: tables and figures.", soft_wrap=True)
 
 
 def _show_induced(work: Path, name: str, record: dict[str, Any]) -> None:
@@ -470,7 +485,8 @@ def _parts(work: "Work", names: list[str] | None) -> "list[tuple[Judged, Conditi
     return parts
 
 
-def _work(path: Path) -> "Work":
+def work_folder(path: Path) -> "Work":
+    """Return a work folder."""
     from .qrels.work import Work
 
     return Work(path)

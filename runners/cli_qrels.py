@@ -1,7 +1,7 @@
 """The commands ``gistbench qrels ...``: from ratings to a pool of pairs to judge, step by step in one work folder."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -10,11 +10,8 @@ from rich.table import Table
 
 from ..hf_datasets.errors import ConfigError
 from .cli_datasets import read_options
-from .cli_judging import COMMANDS
+from .cli_judging import COMMANDS, Seed, Threshold, WorkFolder, work_folder
 from .progress import StepProgress
-
-if TYPE_CHECKING:
-    from .qrels.work import Work
 
 __all__ = ["qrels_app"]
 
@@ -26,10 +23,6 @@ qrels_app = typer.Typer(
 out = Console()
 err = Console(stderr=True)
 _GIB = 1 << 30
-
-WorkFolder = Annotated[Path, typer.Option("--work", "-w", help="the work folder of all steps", show_default=False)]
-Seed = Annotated[int, typer.Option("--seed", help="of every draw")]
-Threshold = Annotated[float, typer.Option("--relevance-threshold", help="the lowest rating that is relevant for AP")]
 
 
 def _listed(help: str, flag: str) -> Any:
@@ -50,7 +43,11 @@ def split(
     ] = None,
     items: Annotated[
         Path | None,
-        typer.Option("--items", help="a file of metadata: item, and what else there is of it", show_default=False),
+        typer.Option(
+            "--items",
+            help="a file of metadata: item, and what else there is of it (default: what the source says)",
+            show_default=False,
+        ),
     ] = None,
     test_share: Annotated[float, typer.Option("--test-share", help="share of each user's ratings to hold out")] = 0.2,
     seed: Seed = 0,
@@ -69,7 +66,7 @@ def split(
     from .qrels.split import split as step
 
     record = step(
-        _work(work),
+        work_folder(work),
         dataset,
         source=None if source is None else str(source),
         items=items,
@@ -150,7 +147,7 @@ def recommend(
     chosen = load_settings(settings, run) if run or settings is not None or not imports else None
     with StepProgress(err) as progress:
         record = step(
-            _work(work),
+            work_folder(work),
             settings=chosen,
             imports=imports or (),
             import_format=import_format,
@@ -214,7 +211,7 @@ def sample(
 
     with StepProgress(err) as progress:
         record = step(
-            _work(work),
+            work_folder(work),
             sizes=size or SIZES,
             n_strata=strata,
             seed=seed,
@@ -278,7 +275,7 @@ def pool(
     """
     from .qrels.pool import pool as step
 
-    folder = _work(work)
+    folder = work_folder(work)
     with StepProgress(err) as progress:
         record = step(folder, depth=depth, head_share=head_share, all_users=all_users, progress=progress)
     low, _, median, _, high = record["pairs_per_user_quantiles"]
@@ -311,12 +308,6 @@ def pool(
         out.print(shown_table)
     share = 100 * record["share_of_training_ratings_in_head"]
     out.print(f"Head: the {record['n_head_items']:,} items with the most training ratings ({share:.1f} % of them).")
-
-
-def _work(path: Path) -> "Work":
-    from .qrels.work import Work
-
-    return Work(path)
 
 
 def _next(path: Path, step: str) -> None:

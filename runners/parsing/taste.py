@@ -6,23 +6,12 @@ from typing import Any, NamedTuple
 from .answers import THINK_TAGS, Parsed, answer_of, clean_text, excerpt, strip_fence
 from .json_values import find_values, read_whole
 
-__all__ = ["INSTRUCTIONS", "MAX_CHARS", "MIN_CHARS", "NARRATIVE", "TASTE_SCHEMA", "Taste", "parse_taste"]
+__all__ = ["INSTRUCTIONS", "MAX_CHARS", "MIN_CHARS", "NARRATIVE", "Taste", "parse_taste", "taste_schema"]
 
 NARRATIVE = ("likes", "dislikes", "themes", "intensity", "exceptions")
 INSTRUCTIONS = ("high", "middle", "low", "weighing", "priorities", "partial_evidence")
 MIN_CHARS, MAX_CHARS = 12, 600
-"""Of a text: from "No evidence." to three long sentences. An engine that holds answers to the schema ends each text."""
-TASTE_SCHEMA: dict[str, Any] = {
-    "json": {
-        "type": "object",
-        "properties": {
-            name: {"type": "string", "minLength": MIN_CHARS, "maxLength": MAX_CHARS}
-            for name in (*NARRATIVE, *INSTRUCTIONS)
-        },
-        "required": [*NARRATIVE, *INSTRUCTIONS],
-        "additionalProperties": False,
-    }
-}
+"""Of a text: from "No evidence." to three long sentences."""
 
 
 class Taste(NamedTuple):
@@ -42,6 +31,24 @@ class Taste(NamedTuple):
     weighing: str
     priorities: str
     partial_evidence: str
+
+
+def taste_schema(max_chars: int = MAX_CHARS) -> dict[str, Any]:
+    """Return the shape of an answer: one object of eleven texts.
+
+    Args:
+        max_chars: of each text. An engine that holds answers to their schema ends each text there, so a model that
+            would never end one gives a whole profile all the same.
+    """
+    text = {"type": "string", "minLength": MIN_CHARS, "maxLength": max_chars}
+    return {
+        "json": {
+            "type": "object",
+            "properties": dict.fromkeys(Taste._fields, text),
+            "required": list(Taste._fields),
+            "additionalProperties": False,
+        }
+    }
 
 
 def parse_taste(

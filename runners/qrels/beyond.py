@@ -1,24 +1,30 @@
-"""What the paper leaves out, from the same grades: calibration, prediction-powered estimates, circularity.
+"""What the paper leaves out, from the same grades: calibration, prediction-powered estimates, circularity, validations,
+and what is not judged.
 
 Each is an analysis as the experiments are. No model is called.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from ...hf_datasets.errors import DataError
 from ..draw import hash_strings, order, salt
 from ..report.analysis import Analysis, FigureSpec, Reference
+from ..report.figures_style import short
 from ..stages.grade import Condition
 from .calibrate import calibrate
-from .experiments import LABELS, METRICS, PLOTS
+from .experiments import LABELS, METRICS, PLOTS, mean_absolute_error, shown_as
 from .families import agreement_by_family, family_of
+from .holes import holes
 from .judged import Judged, judged_names
 from .powered import MIN_LABELLED, prediction_powered
 from .setting import Setting, score_setting
+from .validate import read_validations
 from .work import Work
 
 __all__ = ["beyond"]
@@ -44,21 +50,24 @@ def beyond(
         relevance_threshold: the lowest rating that is relevant for AP.
     """
     setting = Setting.read(work)
-    graded = list(_graded(work, judged_names(work) if names is None else names))
+    chosen = judged_names(work) if names is None else names
+    graded, pooled = (list(_graded(work, chosen, but=pairs)) for pairs in ("pool", "test"))
     options = {"n_resamples": 0, "relevance_threshold": relevance_threshold}
     return [
         _calibration(setting, graded, seed, options),
         _powered(setting, graded, seed, options),
         _circularity(setting, graded, seed, n_resamples),
+        _validations(work, setting, pooled, seed, n_resamples, options),
+        *holes(setting, pooled, relevance_threshold=relevance_threshold),
     ]
 
 
-def _graded(work: Work, names: Sequence[str]) -> Iterator[tuple[dict[str, Any], Any]]:
-    """Yield key and grades of each judge and condition with grades of held-out pairs."""
+def _graded(work: Work, names: Sequence[str], *, but: str) -> Iterator[tuple[dict[str, Any], Any]]:
+    """Yield key and grades of each judge and condition, but of those who graded such pairs alone."""
     for name in names:
         judged = Judged(work, name)
         for condition in judged.conditions:
-            if judged.record(condition.name)["settings"]["pairs"] != "pool":
+            if judged.record(condition.name)["settings"]["pairs"] != but:
                 yield _key(name, condition), judged.grades(condition)
 
 
@@ -171,13 +180,14 @@ def _circularity(setting: Setting, graded: Sequence[Any], seed: int, n_resamples
         for key, grades in graded
     ]
     frame = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
-    figure = None
-    if len(frames) == 1:
-        figure = FigureSpec(
-            "bar", "values", "Does the judge favour a family?", "Bars above 0: more generous than people are.",
-            x="family", y="favour", references=(Reference("horizontal", 0.0, "no favour"),),
-            y_range=(min(0.0, float(frame["favour"].min())), max(0.1, float(frame["favour"].max()))),
-        )  # fmt: skip
+    figures = {
+        shown_as(key): FigureSpec(
+            "forest", "values", f"Favour of {short(key['judge'], 20)}, {key['mode']}, {key['plot']}",
+            "Right of 0: more generous than people are, to what the family lists.", x="favour", y="family",
+            low="ci_favour_low", high="ci_favour_high", references=(Reference("vertical", 0.0, "no favour"),),
+        )
+        for key, _ in graded
+    }  # fmt: skip
     return _analysis(
         "circularity",
         "Judge and people by family of recommenders",
@@ -185,7 +195,49 @@ def _circularity(setting: Setting, graded: Sequence[Any], seed: int, n_resamples
         frame[["judge", "mode", "plot", *(c for c in frame if c not in ("judge", "mode", "plot"))]]
         if len(frame)
         else frame,
-        figure=figure,
+        figures=figures,
+    )
+
+
+def _validations(
+    work: Work, setting: Setting, graded: Sequence[Any], seed: int, n_resamples: int, options: dict[str, Any]
+) -> Analysis:
+    """Compare grades with what people said of the same pooled pairs, and score with these among people's judgements."""
+    validated = read_validations(work)
+    if validated is not None:
+        table = validated.join(setting.pool.select(["user", "item"]), ["user", "item"], join_type="inner")
+        table = table.join(setting.human.select(["user", "item"]), ["user", "item"], join_type="left anti")
+        table = table.select(["user", "item", "grade"]).rename_columns(["user", "item", "rating"])
+        validated = table.sort_by([("user", "ascending"), ("item", "ascending")])
+    if validated is None or not validated.num_rows:
+        why = "People validated no pooled pairs: `gistbench qrels uncertain` lists some for them."
+        return Analysis("validations", "Grades that people validated", "", missing=why)
+    human = pa.concat_tables([setting.human.select(["user", "item", "rating"]).cast(validated.schema), validated])
+    rows = []
+    for key, grades in graded:
+        mae, low, high, n_pairs = mean_absolute_error(validated, grades, n_resamples=n_resamples, seed=seed)
+        before, after = (
+            score_setting(one, grades, **options)["rankings"]["augmented"]
+            for one in (setting, replace(setting, human=human))
+        )
+        rows.append(
+            {
+                **key,
+                "n_validated": validated.num_rows,
+                "n_pairs": n_pairs,
+                "mae": mae,
+                "ci_mae_low": low,
+                "ci_mae_high": high,
+                **{f"tau_{metric}_before": before[metric]["tau"] for metric in METRICS},
+                **{f"tau_{metric}_after": after[metric]["tau"] for metric in METRICS},
+            }
+        )
+    return _analysis(
+        "validations",
+        "Grades that people validated",
+        "MAE of the judge on these pairs; tau of the augmented ranking with that of people, whose judgements are the "
+        "ratings alone (before), and the ratings and the validated grades (after). Uncertain pairs are no random ones.",
+        pd.DataFrame(rows),
     )
 
 
@@ -196,10 +248,9 @@ def _analysis(
     frame: pd.DataFrame,
     *,
     more: dict[str, pd.DataFrame] | None = None,
-    figure: FigureSpec | None = None,
+    figures: Mapping[str, FigureSpec] | None = None,
     notes: tuple[str, ...] = (),
 ) -> Analysis:
     if not len(frame):
         return Analysis(id, title, caption, notes=notes, missing="No judge graded held-out pairs.")
-    figures = {} if figure is None else {id: figure}
-    return Analysis(id, title, caption, {**(more or {}), "values": frame}, figures, notes=notes)
+    return Analysis(id, title, caption, {**(more or {}), "values": frame}, figures or {}, notes=notes)

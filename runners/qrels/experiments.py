@@ -15,6 +15,7 @@ import pyarrow as pa
 from ...hf_datasets.errors import StoreError
 from ...hf_datasets.results_published import load_results_published
 from ..report.analysis import Analysis, FigureSpec, Layout, Reference
+from ..report.figures_style import short
 from ..stages.grade import MODES, Condition
 from ..stages.induce import render_taste
 from .judged import PROFILES, Judged, judged_names
@@ -331,11 +332,13 @@ def _effectiveness(scored: Sequence[_Scored]) -> Analysis:
                      "ndcg": systems[f"ndcg_{condition}"][at], "ap": systems[f"ap_{condition}"][at]}
                 )  # fmt: skip
     figures = {}
-    for shown in _shown(rows):
+    for shown, own in _shown(rows).items():
+        own_rows = [row for row in rows if shown_as(row) == shown]
         figures[shown] = FigureSpec(
-            "scatter", "systems", f"Effectiveness against popularity: {shown}",
+            "scatter", "systems", f"Effectiveness against popularity: {own}",
             "Where marks rise to the right, systems that recommend popular items are found to be better.",
-            x="arp", y="ndcg", label="system", facet="condition",
+            x="arp", y="ndcg", label="system", facet="condition", x_range=_span(own_rows, "arp"),
+            y_range=_span(own_rows, "ndcg"),
         )  # fmt: skip
     return _or_missing(
         "effectiveness", "Effectiveness against popularity", "NDCG and AP of every run beside its ARP (Eq. 3).", rows,
@@ -358,9 +361,9 @@ def _rank_shifts(scored: Sequence[_Scored]) -> Analysis:
                 for system, rank in zip(systems["system"], ranks, strict=True)
             ]
     figures = {}
-    for shown in _shown(rows):
+    for shown, own in _shown(rows).items():
         figures[shown] = FigureSpec(
-            "line", "ranks", f"Rank shifts (NDCG): {shown}",
+            "line", "ranks", f"Rank shifts (NDCG): {own}",
             "Lines that cross are systems that change places.", x="condition", y="rank", group="system",
         )  # fmt: skip
     return _or_missing(
@@ -383,9 +386,9 @@ def _confusion(scored: Sequence[_Scored]) -> Analysis:
             for j, column in enumerate(labels)
         ]
     figures = {}
-    for shown in _shown(rows):
+    for shown, own in _shown(rows).items():
         figures[shown] = FigureSpec(
-            "heatmap", "confusion", f"Ratings and grades: {shown}",
+            "heatmap", "confusion", f"Ratings and grades: {own}",
             "The diagonal is agreement; below it the judge is stricter than people.",
             x="llm", y="human", colour="n_pairs",
         )  # fmt: skip
@@ -400,8 +403,8 @@ def _pool_popularity(work: Work) -> Analysis:
     table = work.read("pool_systems").to_pandas()
     overall = float(work.record("pool")["popularity"]["pool"]["share_head"] or 0)
     figure = FigureSpec(
-        "bar", "systems", "Popularity of the pool", "Above the line: more popular items than the pool has.",
-        x="system", y="share_head", references=(Reference("horizontal", overall, "whole pool"),), y_range=(0, 1),
+        "bar", "systems", "Popularity of the pool", "Beyond the line: more popular items than the pool has.",
+        x="share_head", y="system", references=(Reference("vertical", overall, "whole pool"),),
     )  # fmt: skip
     return Analysis(
         "pool_popularity", "Popularity of the pool", "Share of head items among each system's pooled pairs.",
@@ -425,9 +428,16 @@ def _or_missing(
     return Analysis(id, title, caption, {table: _frame(rows)}, figures or {}, layouts)
 
 
-def _shown(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the judges and conditions that rows are of, as titles."""
-    return list(dict.fromkeys(shown_as(row) for row in rows))
+def _span(rows: Sequence[Mapping[str, Any]], column: str) -> tuple[float, float]:
+    """Return the range of a column, the same for all panels of a figure."""
+    values = np.array([row[column] for row in rows], dtype=float)
+    low, high = np.nanmin(values), np.nanmax(values)
+    return float(low), float(high if high > low else low + 1)
+
+
+def _shown(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the judges and conditions that rows are of, with a title for each that has room above a figure."""
+    return {shown_as(row): shown_as({**row, "judge": short(row["judge"], 20)}) for row in rows}
 
 
 def shown_as(row: Mapping[Any, Any]) -> str:

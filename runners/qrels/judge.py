@@ -68,7 +68,10 @@ def judge(
     users = sampled_users(work)
     histories, split = read_histories(work, users)
     if any(condition.plot for condition in conditions) and not histories.texts.has_plots:
-        raise ConfigError("There are no plots: split with --items FILE that has a column plot, or judge without them.")
+        raise ConfigError(
+            "There are no plots: put a plots.csv (the item's id, plot) beside the files of the data set, or split with "
+            "--items FILE that has a column plot; or judge without them."
+        )
     completion = None if n_pool_pairs is None else _complete(work, n_pool_pairs)
     asked = pairs_to_judge(work, users, pairs, None if completion is None else completion.chosen)
     built_on = {"split": split, "pool": work.record("pool")["fingerprint"]}

@@ -18,7 +18,8 @@ import pyarrow.parquet as pq
 from ...hf_datasets._columns import normalise_ids, normalise_times
 from ...hf_datasets.errors import ConfigError, DataError
 from ...hf_datasets.files import read_csv_columns
-from ...hf_datasets.ratings import RATING_SCHEMA, split_ratings
+from ...hf_datasets.ratings import RATING_SCHEMA, RatingsBuilder, split_ratings
+from ...hf_datasets.raw import BadRows
 from .work import Work
 
 __all__ = ["COLUMN_NAMES", "Ratings", "load_split", "read_columns_of", "read_item_table", "read_rating_file"]
@@ -43,7 +44,8 @@ def load_split(
     temporal: bool = False,
     min_profile: int = 1,
     options: dict[str, Any] | None = None,
-) -> tuple[pa.Table, dict[str, Any]]:
+    with_items: bool = True,
+) -> tuple[pa.Table, pa.Table | None, dict[str, Any]]:
     """Load ratings and split them.
 
     Args:
@@ -54,9 +56,11 @@ def load_split(
         temporal: the newest ratings are the test side.
         min_profile: users with fewer ratings are left out.
         options: more parameters of a named data set.
+        with_items: read what its source says of items too.
 
     Returns:
-        Ratings in :data:`~gistbench.hf_datasets.ratings.RATING_SCHEMA`, and what was left out on the way.
+        Ratings in :data:`~gistbench.hf_datasets.ratings.RATING_SCHEMA`; what the source of a named data set says of its
+        items (``item``, ``title`` and more), None with a file or without `with_items`; what was left out on the way.
 
     Raises:
         ConfigError: an option or a name cannot be used.
@@ -74,12 +78,18 @@ def load_split(
         builder = prepare(record.builder, name_or_path, source=source, parameters=parameters)
         report = build_report(builder)
         table = cast(Any, builder.as_dataset(split="train")).data.table.cast(RATING_SCHEMA)
-        return table, {
-            "n_users_left_out": report.n_users_left_out,
-            "n_ratings_left_out": report.n_rows_left_out,
-            "left_out": dict(report.left_out),
-            "skipped": dict(report.skipped),
-        }
+        bad_rows = BadRows(cast(Any, builder).config.on_error)
+        items = cast(RatingsBuilder, builder).item_table(bad_rows).replace_schema_metadata(None) if with_items else None
+        return (
+            table,
+            items,
+            {
+                "n_users_left_out": report.n_users_left_out,
+                "n_ratings_left_out": report.n_rows_left_out,
+                "left_out": dict(report.left_out),
+                "skipped": {**report.skipped, **bad_rows.counts},
+            },
+        )
     if not Path(name_or_path).expanduser().is_file():
         raise ConfigError(
             f"No data set of ratings and no file is called {name_or_path!r}. Data sets: {', '.join(named)}; or give a "
@@ -98,12 +108,16 @@ def load_split(
     if not table.num_rows:
         raise DataError(f"{name_or_path}: no user has {min_profile} ratings; lower min_profile.")
     table = table.append_column("split", split_ratings(table, **split)).cast(RATING_SCHEMA)
-    return table.take(pa.array(_newest_first(table))), {
-        "n_users_left_out": int((counts < min_profile).sum()),
-        "n_ratings_left_out": n_all - table.num_rows,
-        "left_out": {},
-        "skipped": {},
-    }
+    return (
+        table.take(pa.array(_newest_first(table))),
+        None,
+        {
+            "n_users_left_out": int((counts < min_profile).sum()),
+            "n_ratings_left_out": n_all - table.num_rows,
+            "left_out": {},
+            "skipped": {},
+        },
+    )
 
 
 def read_rating_file(path: Path) -> pa.Table:

@@ -35,7 +35,8 @@ def split(
         work: the folder.
         dataset: a named data set of ratings, or a file; see :func:`~.ratings.load_split`.
         source: the files that a named data set is made from.
-        items: a csv, tsv or Parquet file of metadata: the item and whatever else. Rated items without are counted.
+        items: a csv, tsv or Parquet file of metadata: the item and whatever else; it takes the place of what the source
+            of a named data set says of its items. Rated items without metadata are counted.
         test_share: share of each user's ratings on the test side.
         seed: of the draw.
         temporal: the newest ratings are the test side.
@@ -55,8 +56,11 @@ def split(
         "temporal": temporal,
         "min_profile": min_profile,
     }
-    ratings, left_out = load_split(dataset, source=source, options=options, **settings)
-    item_table = None if items is None else read_item_table(items)
+    ratings, item_table, left_out = load_split(
+        dataset, source=source, options=options, with_items=items is None, **settings
+    )
+    if items is not None:
+        item_table = read_item_table(items)
     made_by = fingerprint(_VERSION, _content(ratings), None if item_table is None else _content(item_table))
     if not work.is_done("split", made_by):
         tables = {"ratings": ratings} | ({} if item_table is None else {"items": item_table})

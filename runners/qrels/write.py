@@ -1,9 +1,11 @@
-"""Writes analyses into a folder: tables as csv, Markdown and LaTeX in the paper's layout, figures as SVG.
+"""Writes analyses into a folder: tables as csv, Markdown and LaTeX in the paper's layout, figures as SVG and PNG.
 
-It computes nothing. A table without a layout is written as it is.
+It computes nothing, and the report's renderer draws. A table without a layout is written as it is.
 """
 
+import logging
 from collections.abc import Iterable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +14,14 @@ import pandas as pd
 
 from ...hf_datasets._atomic import replacing
 from ..report.analysis import Analysis, FigureSpec, Layout
+from ..report.figures import draw
+from ..report.figures_plotly import INSTALL
+from ..report.figures_static import static_images
 from .experiments import shown_as
-from .figures import draw
 
 __all__ = ["laid_out", "to_latex", "to_markdown", "write_analyses"]
+
+logger = logging.getLogger(__name__)
 
 _MAX_ROWS = 60
 _LATEX = {"&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_", "$": r"\$", "{": r"\{", "}": r"\}",
@@ -27,8 +33,12 @@ def write_analyses(analyses: Iterable[Analysis], folder: Path) -> list[Path]:
 
     Args:
         analyses: with their tables, layouts and figures; where there are none, the reason is written.
-        folder: ``tables.md`` and ``tables.tex`` hold all tables; a csv and an SVG for each table and figure.
+        folder: ``tables.md`` and ``tables.tex`` hold all tables; a csv for each table, SVG and PNG for each figure.
+            Without the extra `report` there are no figures, and a warning says so.
     """
+    draws = find_spec("matplotlib") is not None
+    if not draws:
+        logger.warning("No figures are written: they need matplotlib. %s", INSTALL)
     folder.mkdir(parents=True, exist_ok=True)
     markdown: list[str] = []
     latex: list[str] = []
@@ -53,9 +63,13 @@ def write_analyses(analyses: Iterable[Analysis], folder: Path) -> list[Path]:
                 markdown.append(_plain(frame) + "\n")
             else:
                 markdown.append(f"{len(frame):,} rows: {stem}.csv\n")
-        for number, (name, figure) in enumerate(one.figures.items(), start=1):
+        for number, (name, figure) in enumerate(one.figures.items() if draws else (), start=1):
             stem = one.id if len(one.figures) == 1 else f"{one.id}-{number}"
-            paths.append(_write(folder / f"{stem}.svg", draw(figure, _rows_of(one, name, figure))))
+            drawing = draw(figure, {figure.table: _rows_of(one, name, figure)}, {"analysis": one.id})
+            if drawing is None:
+                continue
+            for form, content in static_images(drawing).items():
+                paths.append(_write(folder / f"{stem}.{form}", content))
             markdown.append(f"![{figure.title}]({stem}.svg)\n\n{figure.caption}\n")
         markdown += [f"{note}\n" for note in one.notes]
     paths.append(_write(folder / "tables.md", "\n".join(markdown)))
@@ -186,7 +200,7 @@ def _tex(text: str) -> str:
     return "".join(_LATEX.get(mark, mark) for mark in text)
 
 
-def _write(path: Path, text: str) -> Path:
+def _write(path: Path, content: str | bytes) -> Path:
     with replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
     return path

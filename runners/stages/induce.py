@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from ..parsing import Parsed, Taste, parse_taste
-from ..parsing.taste import INSTRUCTIONS, NARRATIVE, TASTE_SCHEMA
+from ..parsing.taste import INSTRUCTIONS, MAX_CHARS, NARRATIVE, taste_schema
 from ..rated import RatedHistories
 from ..requests import Outcome, Request
 from ..retries import FIRST, Retry
@@ -59,7 +59,12 @@ class Induce:
     name = "induce"
 
     def __init__(
-        self, asker: Asker, histories: RatedHistories, users: Sequence[str], max_items: int | None = 100
+        self,
+        asker: Asker,
+        histories: RatedHistories,
+        users: Sequence[str],
+        max_items: int | None = 100,
+        max_chars: int = MAX_CHARS,
     ) -> None:
         """Prepare the stage.
 
@@ -68,11 +73,13 @@ class Induce:
             histories: of the users.
             users: in the order of the records.
             max_items: rated items in a prompt, fewer where the context is short.
+            max_chars: of each text of a profile.
         """
         self._asker = asker
         self._histories = histories
         self._users = users
         self._max_items = max_items
+        self._max_chars = max_chars
 
     def subjects(self) -> Sequence[Inducing]:
         """Return the users with training ratings."""
@@ -84,11 +91,12 @@ class Induce:
         return self._asker.ask(
             subject,
             retry,
-            TASTE_SCHEMA,
+            taste_schema(self._max_chars),
             items="\n".join(lines),
             scale=self._histories.scale,
             n_shown=len(lines),
             n_rated=len(self._histories.of(subject.user).items),
+            max_chars=self._max_chars,
         )
 
     def parse(self, subject: Inducing, outcome: Outcome) -> Parsed[Taste]:

@@ -89,7 +89,7 @@ class TestOwnFile:
             load(tmp_path, (HEADER + "1,Chess,\n2,Café,\n").encode("latin-1"))
 
     def test_no_such_file_suggests_a_name(self):
-        with pytest.raises(ConfigError, match=r"Known: open, official; .* Did you mean 'official'\?"):
+        with pytest.raises(ConfigError, match=r"Known: open, official \(and, for a run, none\); .* Did you mean 'official'\?"):
             load_taxonomy("offical")
 
     def test_source_goes_with_official_only(self):

@@ -1,8 +1,9 @@
 import json
 
 import pytest
+from gistbench.runners.engines.schema_check import check_schema
 from gistbench.runners.parsing import Taste, parse_grade, parse_taste
-from gistbench.runners.parsing.taste import TASTE_SCHEMA
+from gistbench.runners.parsing.taste import taste_schema
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -108,5 +109,9 @@ def test_any_text_gives_a_profile_or_a_problem(text):
     assert (parsed.value is None) == (parsed.status == "invalid") == bool(parsed.problem)
 
 
-def test_the_schema_asks_for_what_is_read():
-    assert TASTE_SCHEMA["json"]["required"] == list(Taste._fields) == list(TASTE_SCHEMA["json"]["properties"])
+def test_the_schema_asks_for_what_is_read_and_ends_each_text():
+    schema = taste_schema(40)["json"]
+    assert schema["required"] == list(Taste._fields) == list(schema["properties"])
+    assert check_schema({"json": schema}, json.dumps(TASTE._replace(low="No evidence.", high="x" * 40)._asdict())) == ""
+    for text in ("x" * 41, "No."):
+        assert "at $.low" in check_schema({"json": schema}, json.dumps(TASTE._replace(low=text)._asdict()))

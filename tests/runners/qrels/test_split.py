@@ -8,6 +8,7 @@ from gistbench.hf_datasets.ratings import RATING_SCHEMA, split_ratings
 from gistbench.runners.qrels.ratings import Ratings, read_rating_file
 from gistbench.runners.qrels.split import describe_split, split
 from gistbench.runners.qrels.work import Work
+from gistbench.runners.rated import ItemTexts
 
 
 def write(tmp_path, text, name="ratings.csv"):
@@ -88,11 +89,65 @@ def test_a_named_data_set(tmp_path, monkeypatch):
     folder.mkdir()
     rows = [f"{user},{item},{1 + item % 5},{item}" for item in range(10) for user in (7, 12)] + ["9,1,4,1"]
     write(folder, "\n".join(["userId,movieId,rating,timestamp", *rows]))
-    write(folder, "movieId,title,genres\n", "movies.csv")
+    write(folder, 'movieId,title,genres\n1,Heat (1995),Crime|Drama\n2,"Big, the",(no genres listed)\n', "movies.csv")
+    write(folder, "movieId,plot\n1,A  robbery.\n", "plots.csv")
     work = Work(tmp_path / "w")
     record = split(work, "movielens_ratings", source=str(folder), min_profile=2)
     assert record["statistics"]["n_users"] == 2
     assert (record["statistics"]["n_users_left_out"], record["statistics"]["n_test"]) == (1, 4)
+    assert work.read("items").to_pylist() == [
+        {"item": "1", "title": "Heat", "year": "1995", "genres": "Crime, Drama", "plot": "A robbery."},
+        {"item": "2", "title": "Big, the", "year": None, "genres": None, "plot": None},
+    ]
+    assert record["statistics"]["n_items_without_metadata"] == 8
+    texts = ItemTexts(work.read("items"))
+    assert texts.text("1", plot=True) == "Heat | 1995 | Crime, Drama | Plot: A robbery."
+    own = write(tmp_path, "item,title\n1,Mine\n", "own.csv")
+    write(folder, "movieId,title,genres\n", "movies.csv")  # is not read then
+    split(work, "movielens_ratings", source=str(folder), min_profile=2, items=own)
+    assert work.read("items").to_pylist() == [{"item": "1", "title": "Mine"}]
+
+
+@pytest.mark.parametrize(
+    ("name", "folder", "n_unknown", "text"),
+    [
+        (
+            "movielens_ratings",
+            "ml-latest-small",
+            0,
+            "Toy Story | 1995 | Adventure, Animation, Children, Comedy, Fantasy",
+        ),
+        (
+            "goodbooks_ratings",
+            "goodbooks-10k-sample",
+            69,
+            "The Hunger Games (The Hunger Games, #1) | Suzanne Collins | 2008",
+        ),
+    ],
+)
+def test_a_named_data_set_brings_its_metadata(name, folder, n_unknown, text, shared, tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    work = Work(tmp_path / name)
+    record = split(work, name, source=str(shared / "data" / folder))
+    assert record["statistics"]["n_items_without_metadata"] == n_unknown
+    assert ItemTexts(work.read("items")).text("1") == text
+
+
+def test_books_have_readers_tags_for_genres(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    folder = tmp_path / "books"
+    folder.mkdir()
+    write(folder, "user_id,book_id,rating\n1,1,4\n1,2,5\n")
+    columns = "book_id,goodreads_book_id,title,authors,original_publication_year\n"
+    write(folder, columns + "1,10,Emma,Jane Austen,1815.0\n2,20,Untold,,\n", "books.csv")
+    write(folder, "tag_id,tag_name\n1,to-read\n2,classics\n3,love-story\n", "tags.csv")
+    write(folder, "goodreads_book_id,tag_id,count\n10,1,99\n10,3,5\n10,2,7\n", "book_tags.csv")
+    write(folder, "book_id\tplot\n2\tA secret.\n", "plots.tsv")
+    work = Work(tmp_path / "w")
+    split(work, "goodbooks_ratings", source=str(folder))
+    texts = ItemTexts(work.read("items"))
+    assert texts.text("1", plot=True) == "Emma | Jane Austen | 1815 | classics, love story"
+    assert texts.text("2", plot=True) == "Untold | Plot: A secret."
 
 
 def test_metadata_is_kept_and_what_lacks_it_is_counted(ratings_csv, tmp_path):

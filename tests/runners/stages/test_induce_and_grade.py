@@ -94,6 +94,10 @@ def test_a_profile_for_each_user_with_ratings(asker, answered, histories):
     assert "\n".join(histories.lines("u")) in request.messages[1].content
     assert "3 of the 3 items" in request.messages[1].content
     assert request.schema["json"]["required"] == list(Taste._fields)
+    assert "of 600 characters at most" in request.messages[1].content
+    short = Induce(asker("induce"), histories, ["u"], max_chars=90).request(Inducing("u"))
+    assert "of 90 characters at most" in short.messages[1].content
+    assert {one["maxLength"] for one in short.schema["json"]["properties"].values()} == {90}
     table = stage.records(
         [answered(stage, Inducing("v"), "no"), answered(stage, Inducing("u"), json.dumps(TASTE._asdict()))]
     )

@@ -1,6 +1,7 @@
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from gistbench.hf_datasets.errors import ConfigError, DataError
 from gistbench.runners.qrels.beyond import beyond
@@ -12,8 +13,9 @@ from gistbench.runners.qrels.judged import Judged
 from gistbench.runners.qrels.judging import open_judge
 from gistbench.runners.qrels.panel import dawid_skene, majority_grade, make_panel
 from gistbench.runners.qrels.powered import prediction_powered
-from gistbench.runners.qrels.setting import Setting
+from gistbench.runners.qrels.setting import Setting, score_setting
 from gistbench.runners.qrels.simulate import SimulatedJudge
+from gistbench.runners.qrels.validate import import_validations
 from gistbench.runners.qrels.write import write_analyses
 from gistbench.runners.stages.grade import Condition
 
@@ -305,7 +307,7 @@ def test_analyses_of_real_grades(pooled, simulate, tmp_path):
     with open_judge(pooled, "simulated:judge") as judging:
         judge(pooled, judging, [Condition("profile")])
     found = {one.id: one for one in beyond(pooled, n_resamples=20)}
-    assert not any(one.missing for one in found.values())
+    assert [one.id for one in found.values() if one.missing] == ["validations"]
     row = found["calibration"].tables["values"].iloc[0]
     assert row["bias_before"] < -0.7
     assert abs(row["bias_after"]) < 0.2
@@ -318,7 +320,61 @@ def test_analyses_of_real_grades(pooled, simulate, tmp_path):
     assert set(families["family"]) == {"baselines", "factors", "weighted_sum", "feedback", "linear"}
     paths = write_analyses(found.values(), tmp_path)
     assert (tmp_path / "circularity.svg") in paths
+    assert "weighted_sum" in (tmp_path / "circularity.svg").read_text()
+
+
+def test_validated_grades_count_as_peoples(pooled, simulate, tmp_path):
+    """People say 0 of what the judge finds best: it errs by that much, and the ranking by people changes."""
+    simulate()
+    with open_judge(pooled, "simulated:judge") as judging:
+        judge(pooled, judging, [Condition("profile")])
+        grades = Judged(pooled, judging.name).grades(Condition("profile"))
+    holes = pooled.read("pool").filter(pc.is_null(pooled.read("pool")["rating"])).select(["user", "item"])
+    best = grades.filter(pc.greater_equal(grades["grade"], 4)).join(holes, ["user", "item"], join_type="inner")
+    rows = best.slice(0, 30).to_pylist()
+    path = tmp_path / "graded.csv"
+    path.write_text("user,item,grade\n" + "".join(f"{row['user']},{row['item']},0\n" for row in rows))
+    before = score_setting(Setting.read(pooled), grades, n_resamples=0)["rankings"]["augmented"]
+    import_validations(pooled, path)
+    found = {one.id: one for one in beyond(pooled, n_resamples=20)}["validations"].tables["values"].iloc[0]
+    assert (found["n_validated"], found["n_pairs"]) == (30, 30)
+    assert found["mae"] == pytest.approx(np.mean([row["grade"] for row in rows]))
+    assert found["ci_mae_low"] <= found["mae"] <= found["ci_mae_high"]
+    assert found["tau_ndcg_before"] == before["ndcg"]["tau"]
+    assert (found["tau_ap_before"], found["tau_ndcg_before"]) != (found["tau_ap_after"], found["tau_ndcg_after"])
+
+
+def test_what_is_not_judged(pooled, simulate):
+    simulate()
+    with open_judge(pooled, "simulated:judge") as judging:
+        judge(pooled, judging, [Condition("profile")])
+    found = {one.id: one for one in beyond(pooled, n_resamples=0)}
+    systems = found["holes"].tables["systems"]
+    assert systems.groupby(["judge", "condition"]).size().to_dict() == {("", "human"): 8, ("judge@1", "augmented"): 8}
+    for metric in ("ap", "ndcg"):
+        assert (systems[f"{metric}_lower"] <= systems[metric] + 1e-12).all()
+        assert (systems[metric] <= systems[f"{metric}_upper"] + 1e-12).all()
+    width = (systems["ndcg_upper"] - systems["ndcg_lower"]).groupby(systems["condition"]).mean()
+    assert width["augmented"] == pytest.approx(0, abs=1e-12), "the judge graded every hole"
+    assert width["human"] > 0.1
+    rankings = found["holes"].tables["rankings"].set_index(["condition", "measure"])
+    assert rankings.loc[("human", "ap"), "tau_ap_human"] == pytest.approx(1)
+    assert rankings.loc[("human", "ndcg"), "tau_ndcg_human"] == pytest.approx(1)
+    assert set(rankings.loc["human"].index) == {"ap", "ndcg", "bpref", "infap", "ap_condensed", "ndcg_condensed"}
+    bias = found["pool_bias"].tables["values"].set_index("system")
+    assert (bias["ndcg_bias"] == bias["ndcg"] - bias["ndcg_left_out"]).all()
+    assert bias.loc["random", "ndcg_place_left_out"] >= bias.loc["random", "ndcg_place"]
+    depths = found["pool_depths"].tables["values"]
+    assert depths["depth"].tolist() == [1, 2, 5, 10]
+    assert depths["tau_ndcg"].iloc[-1] == pytest.approx(1)
+    assert depths["n_pairs"].is_monotonic_increasing
 
 
 def test_nothing_graded_says_so(pooled):
-    assert {one.missing for one in beyond(pooled)} == {"No judge graded held-out pairs."}
+    found = {one.id: one for one in beyond(pooled)}
+    assert {id: one.missing for id, one in found.items() if id in ("calibration", "powered", "circularity")} == (
+        dict.fromkeys(("calibration", "powered", "circularity"), "No judge graded held-out pairs.")
+    )
+    assert found["validations"].missing.startswith("People validated no pooled pairs")
+    assert found["pool_bias"].missing == found["pool_depths"].missing == "No judge graded pooled pairs."
+    assert set(found["holes"].tables["systems"]["condition"]) == {"human"}

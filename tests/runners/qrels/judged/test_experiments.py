@@ -7,14 +7,13 @@ import pyarrow as pa
 import pytest
 from gistbench.hf_datasets.results_published import load_results_published
 from gistbench.runners.qrels.experiments import experiments, mean_absolute_error, published_cell
-from gistbench.runners.qrels.figures import draw
 from gistbench.runners.qrels.induce import induce
 from gistbench.runners.qrels.judge import judge
 from gistbench.runners.qrels.judging import open_judge
 from gistbench.runners.qrels.setting import Setting, score_setting
 from gistbench.runners.qrels.simulate import SimulatedJudge, factorised_truth, head_only
 from gistbench.runners.qrels.write import laid_out, to_latex, to_markdown, write_analyses
-from gistbench.runners.report.analysis import FigureSpec, Layout
+from gistbench.runners.report.analysis import Analysis, FigureSpec, Layout
 from gistbench.runners.stages.grade import MODES, Condition
 from scipy.stats import kendalltau
 
@@ -285,12 +284,26 @@ def test_headings_that_columns_share_are_spanned():
     assert r"\multicolumn{2}{c}{Synthetic}" in tex
 
 
-def test_figures_are_well_formed_whatever_the_names():
-    frame = pd.DataFrame({"x": [1.0, 2.0], "y": [0.1, None], "name": ["a<b", 'c & "d"'], "panel": ["<1>", "<1>"]})
-    spec = FigureSpec("scatter", "t", "T & <t>", "", x="x", y="y", label="name", facet="panel")
-    ET.fromstring(draw(spec, frame))
-    with pytest.raises(ValueError, match="A forest is not drawn here"):
-        draw(FigureSpec("forest", "t", "", "", x="x", y="y"), frame)
+def test_figures_are_well_formed_whatever_the_names(tmp_path):
+    frame = pd.DataFrame(
+        {"arp": [1.0, 2.0], "ndcg": [0.1, None], "system": ["a<b", 'c & "d"'], "condition": ["<1>", "<1>"]}
+    )
+    spec = FigureSpec("scatter", "t", "T & <t>", "", x="arp", y="ndcg", label="system", facet="condition")
+    write_analyses([Analysis("odd", "Odd", "", {"t": frame}, {"odd": spec})], tmp_path)
+    ET.parse(tmp_path / "odd.svg")
+    assert (tmp_path / "odd.png").read_bytes().startswith(b"\x89PNG")
+    assert "a&lt;b" in (tmp_path / "odd.svg").read_text()
+
+
+def test_without_matplotlib_the_tables_are_written_and_one_line_says_what_to_install(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("gistbench.runners.qrels.write.find_spec", lambda name: None)
+    spec = FigureSpec("bar", "t", "", "", x="arp", y="system")
+    frame = pd.DataFrame({"arp": [1.0], "system": ["a"]})
+    paths = write_analyses([Analysis("one", "One", "", {"t": frame}, {"one": spec})], tmp_path)
+    assert sorted(path.name for path in paths) == ["one-t.csv", "tables.md", "tables.tex"]
+    assert caplog.messages == [
+        "No figures are written: they need matplotlib. Install it with: pip install 'gistbench[report]'."
+    ]
 
 
 def test_tau_without_ties_is_what_the_steps_are_of():

@@ -68,6 +68,17 @@ def test_the_same_again_asks_nothing_and_writes_nothing(pooled, simulate):
     assert seen == before
 
 
+def test_texts_of_a_profile_are_as_long_as_is_asked_for(pooled, simulate):
+    asked = simulate()
+    with open_judge(pooled, MODEL) as judging:
+        for max_chars in (600, 120, 120):
+            induce(pooled, judging, max_chars=max_chars)
+        with pytest.raises(ConfigError, match="max_chars is 5; a text of a profile has 12 characters or more"):
+            induce(pooled, judging, max_chars=5)
+    assert len(asked) == 2 * len(sampled_users(pooled))
+    assert asked[-1].schema["json"]["properties"]["likes"]["maxLength"] == 120
+
+
 def test_a_stopped_run_goes_on_with_what_was_answered(pooled, simulate):
     asked = simulate()
     with (
