@@ -1,7 +1,8 @@
 """Measure how one model's answers differ by engine, batch and dtype, over whole runs of `demo` that it judges itself.
 
 vLLM on the CPU, offline and as an OpenAI-compatible server, answers with schemas for the judge, at temperature 0. Each
-run is compared with the first: offline, float32, 16 at once. Prints one JSON line per run:
+run is compared with the first: offline, float32, 16 at once. Servers are told what the offline engine tells vLLM (see
+`LIKE_OFFLINE`), but for the one that is started as it comes. Prints one JSON line per run:
 
 - `same_requests`: for each stage, requests that both asked among those that either asked. A request's key holds its
   messages, schema, sampling and model. Judges are asked about what was extracted, so after one differing extraction
@@ -36,7 +37,7 @@ from gistbench.runners.repeats import agreement  # noqa: E402
 from gistbench.runners.runfolder import RunFolder  # noqa: E402
 from gistbench.runners.suite import Suite  # noqa: E402
 from gistbench.runners.suitefolder import run_folders  # noqa: E402
-from vllm_server import vllm_server  # noqa: E402
+from vllm_server import LIKE_OFFLINE, vllm_server  # noqa: E402
 
 MODELS = Path(__file__).resolve().parents[1] / ".cache" / "models"
 CONTEXT = 4096
@@ -44,10 +45,11 @@ FIRST = "offline_float32"
 WAYS: dict[str, dict[str, Any]] = {
     FIRST: {"dtype": "float32", "max_num_seqs": 16},
     "offline_float32_one_at_a_time": {"dtype": "float32", "max_num_seqs": 1},
-    "served_float32": {"dtype": "float32", "max_num_seqs": 16, "served": True},
+    "served_float32": {"dtype": "float32", "max_num_seqs": 16, "served": True, **LIKE_OFFLINE},
+    "served_float32_as_it_comes": {"dtype": "float32", "max_num_seqs": 16, "served": True},
     "offline_bfloat16": {"dtype": "bfloat16", "max_num_seqs": 16},
     "offline_bfloat16_one_at_a_time": {"dtype": "bfloat16", "max_num_seqs": 1},
-    "served_bfloat16": {"dtype": "bfloat16", "max_num_seqs": 16, "served": True},
+    "served_bfloat16": {"dtype": "bfloat16", "max_num_seqs": 16, "served": True, **LIKE_OFFLINE},
 }
 ANSWER_COLUMNS = ["request_key", "stage", "attempt", "text", "n_prompt_tokens"]
 

@@ -78,7 +78,10 @@ class EngagementConfig(datasets.BuilderConfig):  # type: ignore[misc]
         """Check types, then values."""
         super().__post_init__()
         if self.needs_source and not self.source and not self.source_optional:
-            raise ConfigError(f"source is missing: this dataset is made from {self.needs_source}.")
+            raise ConfigError(
+                f"source is missing: this dataset is made from {self.needs_source}. Say where they are (command line: "
+                "--source PATH)."
+            )
         if self.source and not self.needs_source:
             raise ConfigError(f"source={self.source!r} is not used: this dataset comes with the package.")
         for name, default in self.parameter_defaults().items():

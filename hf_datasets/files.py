@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 
@@ -64,7 +65,9 @@ def read_engagements(path: str | os.PathLike[str]) -> pa.Table:
     if plain == ".json":
         return _read_json_list(opener, str(path))
     if plain in _DELIMITERS:
-        return read_csv_columns(opener, None, source=str(path), delimiter=_DELIMITERS[plain])
+        table = read_csv_columns(opener, None, source=str(path), delimiter=_DELIMITERS[plain])
+        _refuse_decimal_ids(table, str(path))
+        return table
     return _read_json_lines(opener, str(path))
 
 
@@ -87,6 +90,21 @@ def read_csv_columns(
     types = dict.fromkeys(read_header(file), pa.string()) if columns is None else dict(columns)
     batches = [batch.drop_columns(LINE) for batch in read_delimited(file, types)]
     return pa.concat_tables([pa.schema(list(types.items())).empty_table(), *batches])
+
+
+def _refuse_decimal_ids(table: pa.Table, source: str) -> None:
+    """Refuse integers written as decimals: ``12`` in one file and ``12.0`` in another would be two objects."""
+    for name in ("user_id", "object_id"):
+        if name not in table.column_names:
+            continue
+        column = pc.utf8_trim_whitespace(table[name])
+        written = column.filter(pc.not_equal(column, ""))
+        if len(written) and pc.all(pc.match_substring_regex(written, r"^\d+\.0$")).as_py():
+            raise DataError(
+                f"{source}: column {name!r} holds integers written as decimals, such as {written[0].as_py()!r}; 12 and "
+                "12.0 would be two ids. (A missing value among integers has this effect in pandas.) Remove the rows "
+                f"without an id, and write the file again with integers: frame.astype({{{name!r}: 'Int64'}})."
+            )
 
 
 def _read_json_list(opener: Opener, source: str) -> pa.Table:

@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ._atomic import replacing
+from ._atomic import naming, replacing
 from .builder import EngagementBuilder, build_report, prepare
 from .card import (
     ConfigEntry,
@@ -234,7 +234,8 @@ def build_folder(
     )
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        staging = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+        with naming(path):
+            staging = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
         try:
             staging.chmod(0o755)  # mkdtemp lets nobody else in
             _fill(staging, config, {}, path.name)

@@ -45,7 +45,7 @@ _OFFICIAL = PinnedFile(
     sha256=OFFICIAL_SHA256,
     variable=OFFICIAL_TAXONOMY_VARIABLE,
     file_name="categories.csv",
-    option="--taxonomy-source PATH",
+    option="--taxonomy-source PATH of a run, --source PATH of `datasets build`",
     otherwise=" A taxonomy of your own loads by its path instead of the name 'official'.",
 )
 
@@ -143,8 +143,9 @@ def load_taxonomy(
     path = Path(name).expanduser()
     if not path.is_file():
         raise ConfigError(
-            f"No taxonomy and no file is called {name!r}. Known: {', '.join(TAXONOMY_NAMES)}; or give the path of a "
-            f"CSV file with category_id, category_name and, as an option, domain.{suggestion(name, TAXONOMY_NAMES)}"
+            f"No taxonomy and no file is called {name!r}. Known: {', '.join(TAXONOMY_NAMES)} (and, for a run, "
+            "none); or give the path of a CSV file with category_id, category_name and, as an option, domain."
+            f"{suggestion(name, TAXONOMY_NAMES)}"
         )
     return _read(path, path.stem)
 

@@ -1,6 +1,7 @@
 """The command line. It alone talks to the terminal; everything it does can be done from Python."""
 
 import logging
+import os
 import sys
 import warnings
 from pathlib import Path
@@ -11,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ..hf_datasets.errors import GistbenchError, GistbenchWarning, RunStoppedError
+from ..hf_datasets.errors import ConfigError, GistbenchError, GistbenchWarning, RunStoppedError
 from .cli_datasets import datasets_app
 from .cli_hub import hub_app
 from .cli_options import (
@@ -25,6 +26,7 @@ from .cli_options import (
     HistoryLength,
     IsScope,
     Judge,
+    JudgeStageName,
     Limit,
     MaxReasks,
     MaxUnusable,
@@ -65,17 +67,30 @@ if TYPE_CHECKING:
 
 __all__ = ["app", "main"]
 
+HELP = """Measure, with evidence, how well language models understand people.
+
+Examples:
+
+    gistbench run -o runs/demo --candidate lexical/hashtag --candidate lexical/phrase
+
+    gistbench report runs/demo
+"""
+
 app = typer.Typer(
     name="gistbench",
-    help="Measure, with evidence, how well language models understand people.",
+    help=HELP,
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-app.add_typer(datasets_app, name="datasets")
-app.add_typer(hub_app, name="hub")
-app.add_typer(qrels_app, name="qrels")
-app.add_typer(store_app, name="store")
+for name, group, examples in (
+    ("datasets", datasets_app, ("list", "stats demo", "build movielens --source ml-32m.zip --out built/movielens")),
+    ("hub", hub_app, ("install-metrics", "push-results runs/demo --repo gistbench/results")),
+    ("qrels", qrels_app, ("split -w work/ml --dataset movielens_ratings --source ml-latest-small",)),
+    ("store", store_app, ("stats runs/demo", "export runs/demo --to answers.parquet --stage ground")),
+):
+    shown = "".join(f"    gistbench {name} {example}\n\n" for example in examples)
+    app.add_typer(group, name=name, help=f"{group.info.help}\n\nExamples:\n\n{shown}")
 app.command()(plan)
 for command in (report, compare, inspect, gate, space):
     app.command()(command)
@@ -86,6 +101,7 @@ hub_app.command("push-space")(push_space_command)
 out = Console()
 err = Console(stderr=True)
 
+ENDED = "Ended with the stage {stage}. The same command without --stage goes on from here."
 STOPPED = "Everything answered so far is kept: the same command goes on from here."
 
 
@@ -173,7 +189,7 @@ def run(
     if repeats is not None:
         from .repeats import repeats_table, run_repeats
 
-        with open_session(err, None, budget, limit) as session:
+        with open_session(err, output, budget, limit) as session:
             rows = run_repeats(output, configured, repeats, **options, **session)
         out.print(repeats_table(rows))
         out.print(f"Written to [bold]{escape(str(output))}[/bold]: repeats.json, and a suite folder for each repeat.")
@@ -183,7 +199,7 @@ def run(
     with open_session(err, output, budget, limit) as session:
         comparison = Suite(output, configured, **options, **session).run()
     if comparison is None:
-        out.print(f"Ended with the stage {stage}. The same command without --stage goes on from here.")
+        out.print(ENDED.format(stage=stage))
     else:
         _finish(comparison, output)
 
@@ -244,7 +260,7 @@ def judge(
     retry_failed: RetryFailed = False,
     budget: Budget = None,
     limit: Limit = None,
-    stage: StageName = None,
+    stage: JudgeStageName = None,
 ) -> None:
     """Have the judge check what the candidates of a suite said, and stop there.
 
@@ -254,13 +270,18 @@ def judge(
 
         gistbench judge runs/demo --judge meta-llama/Llama-3.3-70B-Instruct?tensor_parallel_size=4
     """
-    from .suite import Suite
+    from .suite import STAGES, Suite
 
+    if stage not in (None, *STAGES[1:]):
+        raise ConfigError(f"--stage {stage}: the stages of judging are {', '.join(STAGES[1:])}.")
     changes = {"judge": judge, "max_reasks": max_reasks, "profiles": profiles}
     with open_session(err, suite, budget, limit) as session:
         opened = Suite.open(suite, changes=changes, store=store, retry_failed=retry_failed, until=stage, **session)
         opened.judge()
         judged_by = opened.config.judge
+    if stage not in (None, STAGES[-1]):
+        out.print(ENDED.format(stage=stage))
+        return
     out.print(f"Judged by {escape(str(judged_by))}. Next: [bold]gistbench score {escape(str(suite))}[/bold]")
 
 
@@ -322,8 +343,8 @@ def main() -> None:
         sys.exit(stopped.exit_status)
     except GistbenchError as error:
         _fail(str(error))
-    except OSError as error:  # a full disk, a folder that may not be written to: the message names it
-        _fail(f"{error}. What was answered so far is kept.")
+    except OSError as error:  # a full disk, a folder that may not be written to
+        _fail(" ".join([_told(error), *getattr(error, "__notes__", ())]))
     except SystemExit as done:
         if done.code == 130:  # what Typer makes of a KeyboardInterrupt
             err.print(f"Stopped. {STOPPED}")
@@ -338,6 +359,17 @@ def _show_plan(config: RunConfig, output: Path) -> None:
     Suite(output, config).check()
     show_plan(plan_run(config))
     out.print("Nothing was asked and nothing written. More about the cost: [bold]gistbench plan --help[/bold]")
+
+
+def _told(error: OSError) -> str:
+    """Say what the system refused, of which file."""
+    path, reason = error.filename, error.strerror or str(error)
+    if path is None:
+        return f"{reason}."
+    if isinstance(error, PermissionError):
+        doing = "read" if os.path.exists(path) and not os.access(path, os.R_OK) else "written to"
+        return f"{path} cannot be {doing} ({reason.lower()})."
+    return f"{path}: {reason.lower()}."
 
 
 def _fail(message: str) -> NoReturn:

@@ -7,7 +7,7 @@ import typer
 
 from ..hf_datasets.errors import ConfigError
 from .cli_datasets import read_options
-from .config import RunConfig
+from .config import RunConfig, flag_of
 
 __all__ = ["option", "read_settings", "setting"]
 
@@ -24,11 +24,11 @@ def option(help: str, panel: str, *flags: str) -> Any:
     return typer.Option(*flags, help=help, rich_help_panel=panel, show_default=False)
 
 
-def setting(field: str, panel: str, flag: str, note: str = "") -> Any:
+def setting(field: str, panel: str, note: str = "") -> Any:
     """Return the option that sets a field of the configuration, described as it is there."""
     described = RunConfig.model_fields[field]
     default = f" (default: {described.default})" if described.default not in (None, ()) else ""
-    return option(f"{described.description}{note}{default}", panel, flag)
+    return option(f"{described.description}{note}{default}", panel, str(flag_of(field)))
 
 
 NO_SETTINGS = {"output", "config", "store", "retry_failed", "users", "candidate", "dataset_option"} | {
@@ -45,35 +45,33 @@ SPECIFICATION = ": \\[ENGINE:]NAME\\[@REVISION]\\[?OPTION=VALUE&...]"
 USERS_HELP = "a number (a seeded sample of so many users), ids separated by commas, or @FILE with one id a line"
 
 ConfigFile = Annotated[Path | None, option("a TOML file of settings; flags go before it", DATA, "--config")]
-Dataset = Annotated[str | None, setting("dataset", DATA, "--dataset", ": csv, tsv, json, jsonl or parquet")]
-Source = Annotated[Path | None, setting("source", DATA, "--source", ": a folder or zip")]
+Dataset = Annotated[str | None, setting("dataset", DATA, ": csv, tsv, json, jsonl or parquet")]
+Source = Annotated[Path | None, setting("source", DATA, ": a folder or zip")]
 DatasetOption = Annotated[
     list[str] | None, option("NAME=VALUE, a parameter of the data set; may be repeated", DATA, "--dataset-option")
 ]
 Users = Annotated[str | None, option(USERS_HELP, DATA, "--users")]
-MinEngagements = Annotated[int | None, setting("min_engagements", DATA, "--min-engagements")]
-TaxonomyName = Annotated[str | None, setting("taxonomy", DATA, "--taxonomy")]
-TaxonomySource = Annotated[Path | None, setting("taxonomy_source", DATA, "--taxonomy-source")]
-Candidates = Annotated[
-    list[str] | None, setting("candidates", MODELS, "--candidate", f"{SPECIFICATION}; may be repeated")
-]
-Judge = Annotated[str | None, setting("judge", MODELS, "--judge", SPECIFICATION)]
-ChunkSize = Annotated[int | None, setting("chunk_size", ASKING, "--chunk-size")]
-HistoryLength = Annotated[int | None, setting("history_length", ASKING, "--history-length")]
-PoolSize = Annotated[int | None, setting("pool_size", ASKING, "--pool-size")]
-MaxReasks = Annotated[int | None, setting("max_reasks", ASKING, "--max-reasks")]
-Seed = Annotated[int | None, setting("seed", ASKING, "--seed")]
-Thresholds = Annotated[str | None, setting("thresholds", SCORING, "--thresholds", ": base, lenient or strict")]
-OracleFile = Annotated[Path | None, setting("oracle", SCORING, "--oracle")]
-IsScope = Annotated[str | None, setting("is_scope", SCORING, "--is-scope", ": of the category, or verified ones")]
-Resamples = Annotated[int | None, setting("n_resamples", SCORING, "--resamples")]
+MinEngagements = Annotated[int | None, setting("min_engagements", DATA)]
+TaxonomyName = Annotated[str | None, setting("taxonomy", DATA)]
+TaxonomySource = Annotated[Path | None, setting("taxonomy_source", DATA)]
+Candidates = Annotated[list[str] | None, setting("candidates", MODELS, f"{SPECIFICATION}; may be repeated")]
+Judge = Annotated[str | None, setting("judge", MODELS, SPECIFICATION)]
+ChunkSize = Annotated[int | None, setting("chunk_size", ASKING)]
+HistoryLength = Annotated[int | None, setting("history_length", ASKING)]
+PoolSize = Annotated[int | None, setting("pool_size", ASKING)]
+MaxReasks = Annotated[int | None, setting("max_reasks", ASKING)]
+Seed = Annotated[int | None, setting("seed", ASKING)]
+Thresholds = Annotated[str | None, setting("thresholds", SCORING, ": base, lenient or strict")]
+OracleFile = Annotated[Path | None, setting("oracle", SCORING)]
+IsScope = Annotated[str | None, setting("is_scope", SCORING, ": of the category, or verified ones")]
+Resamples = Annotated[int | None, setting("n_resamples", SCORING)]
 AS_RUN = " (default: as in the suite)"
 Rescored = Annotated[str | None, option(f"base, lenient or strict{AS_RUN}", SCORING, "--thresholds")]
 RescoredScope = Annotated[str | None, option(f"category or verified{AS_RUN}", SCORING, "--is-scope")]
 RescoredSamples = Annotated[int | None, option(f"of the bootstrap{AS_RUN}", SCORING, "--resamples")]
-Sample = Annotated[str | None, setting("sample", DATA, "--sample", ": random or stratified")]
-MaxUnusable = Annotated[float | None, setting("max_unusable_share", SCORING, "--max-unusable-share")]
-Profiles = Annotated[Path | None, setting("profiles", MODELS, "--profiles")]
+Sample = Annotated[str | None, setting("sample", DATA)]
+MaxUnusable = Annotated[float | None, setting("max_unusable_share", SCORING)]
+Profiles = Annotated[Path | None, setting("profiles", MODELS)]
 Budget = Annotated[
     list[str] | None,
     option("stop in good order after '5M tokens', '2 gpu-hours' or '10 usd'; may be repeated", LIMITS, "--budget"),
@@ -84,6 +82,9 @@ StageName = Annotated[
 ]
 DryRun = Annotated[
     bool, option("check everything, say what would be asked, and ask and write nothing", LIMITS, "--dry-run")
+]
+JudgeStageName = Annotated[
+    str | None, option("end with this stage: ground, shortlist, retrieve or map", LIMITS, "--stage")
 ]
 Watch = Annotated[bool, option("show how far the run in the output folder is, and do nothing else", LIMITS, "--watch")]
 Repeats = Annotated[

@@ -1,5 +1,6 @@
 """The commands ``gistbench plan`` and ``gistbench qrels plan``: what a run would take, before anything of it runs."""
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,8 +24,8 @@ RUN = "As of gistbench run"
 EXPECTED = "What is expected"
 
 
-def _setting(field: str, flag: str, note: str = "") -> Any:
-    return setting(field, RUN, flag, note)
+def _setting(field: str, note: str = "") -> Any:
+    return setting(field, RUN, note)
 
 
 Format = Annotated[str, option(f"{', '.join(FORMATS)} (default: table)", EXPECTED, "--format", "-f")]
@@ -49,21 +50,23 @@ OutputTokens = Annotated[
 
 def plan(
     config: Annotated[Path | None, option("a TOML file of settings; flags go before it", RUN, "--config")] = None,
-    dataset: Annotated[str | None, _setting("dataset", "--dataset")] = None,
-    source: Annotated[Path | None, _setting("source", "--source")] = None,
+    dataset: Annotated[str | None, _setting("dataset")] = None,
+    source: Annotated[Path | None, _setting("source")] = None,
     dataset_option: Annotated[
         list[str] | None, option("NAME=VALUE, a parameter of the data set; may be repeated", RUN, "--dataset-option")
     ] = None,
     users: Annotated[str | None, option("a number, ids separated by commas, or @FILE", RUN, "--users")] = None,
-    min_engagements: Annotated[int | None, _setting("min_engagements", "--min-engagements")] = None,
-    taxonomy: Annotated[str | None, _setting("taxonomy", "--taxonomy")] = None,
-    taxonomy_source: Annotated[Path | None, _setting("taxonomy_source", "--taxonomy-source")] = None,
-    candidate: Annotated[list[str] | None, _setting("candidates", "--candidate", "; may be repeated")] = None,
-    judge: Annotated[str | None, _setting("judge", "--judge")] = None,
-    chunk_size: Annotated[int | None, _setting("chunk_size", "--chunk-size")] = None,
-    history_length: Annotated[int | None, _setting("history_length", "--history-length")] = None,
-    pool_size: Annotated[int | None, _setting("pool_size", "--pool-size")] = None,
-    seed: Annotated[int | None, _setting("seed", "--seed")] = None,
+    min_engagements: Annotated[int | None, _setting("min_engagements")] = None,
+    taxonomy: Annotated[str | None, _setting("taxonomy")] = None,
+    taxonomy_source: Annotated[Path | None, _setting("taxonomy_source")] = None,
+    candidate: Annotated[list[str] | None, _setting("candidates", "; may be repeated")] = None,
+    judge: Annotated[str | None, _setting("judge")] = None,
+    chunk_size: Annotated[int | None, _setting("chunk_size")] = None,
+    history_length: Annotated[int | None, _setting("history_length")] = None,
+    pool_size: Annotated[int | None, _setting("pool_size")] = None,
+    seed: Annotated[int | None, _setting("seed")] = None,
+    sample: Annotated[str | None, _setting("sample")] = None,
+    profiles: Annotated[Path | None, _setting("profiles")] = None,
     interests_per_user: Annotated[
         float | None,
         option("default: from the extraction prompts, as in paper A's tables", EXPECTED, "--interests-per-user"),
@@ -104,21 +107,28 @@ def plan(
     """
     given = dict(locals())
     _check_format(format)
-    from .plan import plan_run
+    from .plan import JUDGE_STAGES, plan_run
     from .plan_data import load_plan_data
     from .runfolder import RunFolder
 
     fields = (
         "dataset", "source", "dataset_option", "users", "min_engagements", "taxonomy", "taxonomy_source", "candidate",
-        "judge", "chunk_size", "history_length", "pool_size", "seed",
+        "judge", "chunk_size", "history_length", "pool_size", "seed", "sample", "profiles",
     )  # fmt: skip
     settings = load_config(config, read_settings({name: given[name] for name in fields}))
+    _check_counts({"--interests-per-user": interests_per_user, "--cited-per-interest": cited_per_interest})
+    if like is not None and not (like / "manifest.json").exists():
+        raise ConfigError(
+            f"--like {like}: there is no run folder. Name the folder of a candidate in a suite folder, such as "
+            "runs/demo/lexical--hashtag@1."
+        )
     more: dict[str, Any] = {"interests_per_user": interests_per_user, "like": RunFolder(like) if like else None}
     if cited_per_interest is not None:
         more["cited_per_interest"] = cited_per_interest
     expect = _expectations(
-        output_tokens, tokenizer, chars_per_token, gpu, throughput, prices, price_in, price_out, more
-    )
+        ("extract", *JUDGE_STAGES),
+        output_tokens, tokenizer, chars_per_token, gpu, throughput, prices, price_in, price_out, more,
+    )  # fmt: skip
     probed = data = None
     if probe is not None:
         if probe < 1:
@@ -164,7 +174,9 @@ def plan_qrels(
     _check_format(format)
     from .plan_qrels import plan_expansion
 
-    expect = _expectations(output_tokens, tokenizer, chars_per_token, gpu, throughput, prices, price_in, price_out, {})
+    expect = _expectations(
+        ("induce", "judge"), output_tokens, tokenizer, chars_per_token, gpu, throughput, prices, price_in, price_out, {}
+    )
     texts = items.read_text(encoding="utf-8").splitlines() if items else None
     planned = plan_expansion(
         model,
@@ -185,7 +197,15 @@ def _check_format(format: str) -> None:
         raise ConfigError(f"There is no format {format!r}. There are: {', '.join(FORMATS)}.")
 
 
+def _check_counts(given: dict[str, float | None]) -> None:
+    """Refuse what is no count, by flag."""
+    for flag, value in given.items():
+        if value is not None and not 0 <= value < math.inf:
+            raise ConfigError(f"{flag} {value:g}: give a number, 0 or more, or leave it out.")
+
+
 def _expectations(
+    stages: tuple[str, ...],
     output_tokens: list[str] | None,
     tokenizer: str | None,
     chars_per_token: float | None,
@@ -201,8 +221,17 @@ def _expectations(
     from .throughput import Throughput
 
     lengths = read_options(output_tokens, flag="--output-tokens")
-    if wrong := [f"{stage}={n!r}" for stage, n in lengths.items() if isinstance(n, str) or n < 0]:
-        raise ConfigError(f"--output-tokens {wrong[0]}: expected STAGE=NUMBER.")
+    for stage, n in lengths.items():
+        if stage not in stages:
+            raise ConfigError(f"--output-tokens {stage}={n}: there is no such stage. There are: {', '.join(stages)}.")
+        if not isinstance(n, int | float) or not 0 <= n < math.inf:
+            raise ConfigError(f"--output-tokens {stage}={n!r}: expected STAGE=NUMBER.")
+    speeds = Throughput.load(throughput)
+    if gpu not in (known := speeds.gpus):
+        raise ConfigError(
+            f"--gpu {gpu}: no speed on it is known. Known: {', '.join(known)}. Measure with --probe, or give a file of "
+            "speeds with --throughput."
+        )
     if chars_per_token is not None and chars_per_token <= 0:
         raise ConfigError(f"--chars-per-token {chars_per_token:g}: it must be above 0.")
     return Expectations(
@@ -210,7 +239,7 @@ def _expectations(
         tokenizer=tokenizer,
         chars_per_token=chars_per_token,
         gpu=gpu,
-        throughput=Throughput.load(throughput),
+        throughput=speeds,
         prices=Prices.load(prices, price_in=price_in, price_out=price_out),
         **more,
     )

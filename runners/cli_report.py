@@ -248,6 +248,12 @@ def gate(
 
     if format not in ("table", "json"):
         raise ConfigError(f"There is no format {format!r}. There are: table, json.")
+    if not 0 < alpha < 1:
+        raise ConfigError(f"--alpha {alpha:g}: give a level between 0 and 1, such as 0.05.")
+    if not tolerance >= 0:
+        raise ConfigError(f"--tolerance {tolerance:g}: give a fraction, 0 or more, such as 0.02.")
+    if statistic not in ("median", "mean"):
+        raise ConfigError(f"--statistic {statistic}: there are median, mean.")
     first, second = Runs.open([base]), Runs.open([new])
     given = {"metrics": tuple(metric)} if metric else {}
     try:

@@ -33,4 +33,8 @@ def session(
         limits.append(CallLimit(limit))
     halt = Halt(*limits)
     with RunProgress(console, folder) as progress, halt.on_signals():
-        yield {"progress": progress, "halt": halt}
+        try:
+            yield {"progress": progress, "halt": halt}
+        except OSError as error:
+            error.add_note("What was answered so far is kept.")
+            raise

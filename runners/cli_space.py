@@ -28,7 +28,7 @@ def space(
     qrels: Annotated[
         list[Path] | None, typer.Option("--qrels", help="tables of `gistbench qrels experiments`", show_default=False)
     ] = None,
-    port: Annotated[int, typer.Option("--port", help="of 127.0.0.1")] = 7860,
+    port: Annotated[int, typer.Option("--port", min=1, max=65535, help="of 127.0.0.1")] = 7860,
     build_only: Annotated[bool, typer.Option("--build-only", help="make the results folder and stop")] = False,
 ) -> None:
     """Show runs in the leaderboard, on this machine.
@@ -110,7 +110,14 @@ def push_results_command(
         gistbench hub push-results runs/demo --repo gistbench/results
     """
     from .space_hub import push_results
+    from .suitefolder import run_folders
 
+    # What is wrong here is told before the Hub is asked.
+    for suite in suites or ():
+        run_folders(suite)
+    for folder in qrels or ():
+        if not folder.is_dir():
+            raise ConfigError(f"--qrels {folder}: there is no such folder. `gistbench qrels experiments` writes it.")
     _say(push_results(suites or (), repo, qrels=qrels or (), new_oracle=new_oracle, private=private))
 
 

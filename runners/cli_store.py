@@ -123,8 +123,10 @@ def export(
 
         gistbench store export broken.sqlite --recover --to saved.sqlite
     """
+    from itertools import chain
+
     from .requests import STATUSES
-    from .store_upkeep import only, write_jsonl, write_parquet, write_store
+    from .store_upkeep import only, refuse_unknown, write_jsonl, write_parquet, write_store
 
     if status is not None and status not in STATUSES:
         raise ConfigError(f"There is no status {status!r}. There are: {', '.join(STATUSES)}.")
@@ -135,6 +137,11 @@ def export(
         raise ConfigError(f"--to {to}: there is no format {to.suffix!r}. There are: .parquet, .jsonl, .sqlite.")
     with _source(path, recover) as (chunks, engines):
         selected = only(chunks, model=model, stage=stage, status=status)
+        first = next(selected, None)
+        if first is None:
+            with _source(path, recover) as (everything, _):
+                refuse_unknown(everything, model=model, stage=stage)
+        selected = chain([first] if first else [], selected)
         if to.suffix == ".sqlite":
             n = write_store(selected, engines, to)
         else:

@@ -3,21 +3,50 @@
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError, field_validator
 
 from ..hf_datasets import DATASET_NAMES, TAXONOMY_NAMES
+from ..hf_datasets._columns import suggestion
 from ..hf_datasets.errors import ConfigError
 from .profiles import use_profiles
 
-__all__ = ["RunConfig", "Thresholds", "load_config"]
+__all__ = ["FILE_ONLY", "FLAGS", "RunConfig", "Thresholds", "flag_of", "load_config"]
 
 WHICH_USERS = ("users", "n_users")
+FILE_ONLY = ("max_item_chars", "names_per_mapping", "repeat")
+"""Fields that no flag sets."""
+FLAGS = {
+    "candidates": "--candidate",
+    "dataset_options": "--dataset-option",
+    "n_resamples": "--resamples",
+    "n_users": "--users",
+}
+"""Flags that are not called like the field that they set."""
+SECRET = ("candidates", "judge")
+"""Fields whose value may hold a secret that was put in the wrong place."""
 
 Clause = Literal["explicit_positive", "implicit_positive", "hybrid_explicit_positive", "hybrid_implicit_positive"]
 Cap = Literal["max_implicit_negative", "max_explicit_negative"]
 Thresholds: TypeAlias = Literal["base", "lenient", "strict"] | dict[Clause | Cap, NonNegativeInt | None]
+
+_REASONS = {
+    "greater_than_equal": "it must be {ge} or more",
+    "less_than_equal": "it must be {le} or less",
+    "literal_error": "there are {expected}",
+    "tuple_type": "it must be a list",
+    "dict_type": "it must be a table",
+    "string_type": "it must be text",
+    "path_type": "it must be a path",
+    "int_type": "it must be a whole number",
+    "int_parsing": "it must be a whole number",
+    "int_from_float": "it must be a whole number",
+    "float_type": "it must be a number",
+    "float_parsing": "it must be a number",
+    "value_error": "{error}",
+}
+"""What is said of an error, by its type in pydantic."""
 
 
 class RunConfig(BaseModel):
@@ -32,7 +61,9 @@ class RunConfig(BaseModel):
     users: tuple[str, ...] | None = Field(default=None, description="these users only")
     n_users: int | None = Field(default=None, ge=1, description="a seeded sample of so many users")
     sample: Literal["random", "stratified"] = Field(
-        default="random", description="how they are drawn: stratified keeps the shares of short and long histories"
+        default="random",
+        description="how --users N are drawn: random, or stratified, which keeps the shares of short and long "
+        "histories",
     )
     min_engagements: int | None = Field(default=None, ge=1, description="only users with at least so many engagements")
     taxonomy: str | None = Field(
@@ -88,6 +119,9 @@ class RunConfig(BaseModel):
         """TOML has no null: false switches a clause or cap off."""
         if not isinstance(thresholds, Mapping):
             return thresholds
+        known = (*get_args(Clause), *get_args(Cap))
+        if unknown := [name for name in thresholds if name not in known]:
+            raise ValueError(f"there is no {unknown[0]!r}; there are {', '.join(known)}")
         return {name: None if value is False else value for name, value in thresholds.items()}
 
 
@@ -119,16 +153,44 @@ def load_config(path: Path | None, flags: Mapping[str, Any]) -> RunConfig:
     try:
         config = RunConfig(**values)
     except ValidationError as error:
-        problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}{_found(e)}" for e in error.errors())
-        known = ", ".join(RunConfig.model_fields)
-        raise ConfigError(f"{path or 'The options'} cannot be used: {problems}. Options: {known}.") from error
+        raise ConfigError(_problems(error, path, given)) from error
     if config.profiles is not None:
         use_profiles(config.profiles)
     return config
 
 
-def _found(error: Mapping[str, Any]) -> str:
-    """Return what was found, unless it may be a secret that was put in the wrong place."""
-    if error["type"] == "extra_forbidden" or error["loc"][:1] in (("candidates",), ("judge",)):
-        return ""
-    return f" (found {error['input']!r})"
+def flag_of(field: str) -> str | None:
+    """Return the flag that sets a field; None where a file alone does.
+
+    >>> flag_of("chunk_size"), flag_of("n_users"), flag_of("repeat")
+    ('--chunk-size', '--users', None)
+    """
+    return None if field in FILE_ONLY else FLAGS.get(field, f"--{field.replace('_', '-')}")
+
+
+def _problems(error: ValidationError, path: Path | None, flags: Mapping[str, Any]) -> str:
+    """Say where each value that cannot be used was given, what it is, and what it must be."""
+    by_field: dict[str, Any] = {}
+    for found in error.errors():
+        # Of the forms that a value may take, the one that it comes nearest to; else the first.
+        field = str(found["loc"][0])
+        if field not in by_field or len(found["loc"]) > len(by_field[field]["loc"]):
+            by_field[field] = found
+    return " ".join(_problem(field, found, path, flags) for field, found in by_field.items())
+
+
+def _problem(field: str, error: Mapping[str, Any], path: Path | None, flags: Mapping[str, Any]) -> str:
+    known, flag = list(RunConfig.model_fields), flag_of(field)
+    where = f"{path}: " if path and field not in flags else ""
+    if error["type"] == "extra_forbidden":
+        return f"{where}there is no setting {field!r}.{suggestion(field, known)} There are: {', '.join(known)}."
+    context = {name: str(value) for name, value in error.get("ctx", {}).items()}
+    if "expected" in context:  # 'a', 'b' or 'c'
+        context["expected"] = context["expected"].replace("'", "").replace(" or ", ", ")
+    reason = _REASONS.get(error["type"], "{msg}").format(msg=error["msg"], **context)
+    value = "" if field in SECRET else repr(error["input"])
+    if field in flags and flag:
+        return f"{f'{flag} {value}'.rstrip()}: {reason}."
+    # What pydantic calls the forms that a value may take stands between the names.
+    name = ".".join(str(part) for part in error["loc"] if "[" not in str(part) and part != "str")
+    return f"{where}{name}{f' = {value}' if value else ''}: {reason}."

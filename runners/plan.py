@@ -179,8 +179,8 @@ def plan_run(
     expect = expectations or Expectations()
     if not config.candidates:
         raise ConfigError("No candidate is named. Name at least one: --candidate lexical/hashtag.")
-    candidates = [_model(candidate, "candidate") for candidate in config.candidates]
-    judge = _model(config.judge, "judge")
+    candidates = [parse_model(candidate, "candidate") for candidate in config.candidates]
+    judge = parse_model(config.judge, "judge")
     data = data or load_plan_data(config)
     notes = [
         f"{len(data.histories.users):,} users, {data.n_engagements:,} engagements, "
@@ -349,13 +349,6 @@ def _object_tokens(expect: Expectations, data: PlanData, models: Sequence[ModelC
 def _cited(interests: Interests) -> float:
     claims: Sequence[Any] = interests.claims
     return sum(len(claim.item_ids) for claim in claims) / len(claims) if claims else 0.0
-
-
-def _model(named: str | dict[str, Any], role: str) -> ModelConfig:
-    model = parse_model(named)
-    if role not in model.roles:
-        raise ConfigError(f"{model.name} cannot be a {role}; it is a {' or '.join(model.roles)}.")
-    return model
 
 
 def _askers(model: ModelConfig) -> dict[str, Asker]:

@@ -5,6 +5,7 @@ where they are only expected, some stand for all: with items drawn from their us
 categories for their own.
 """
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from ..hf_datasets import (
     load_engagements,
     load_taxonomy,
 )
+from ..hf_datasets.errors import ConfigError
 from ..hf_datasets.results_published import published_value
 from .config import RunConfig
 from .data import choose_taxonomy, choose_users
@@ -150,11 +152,17 @@ def expect_interests(
     Args:
         data: of the plan.
         n_chunks: extraction prompts of each user: (users,).
-        per_user: interests of a user; None takes them from the prompts.
+        per_user: interests of a user, 0 or more; None takes them from the prompts.
         per_chunk: interests for each extraction prompt, at least one for a user, and where that is from.
-        cited_per_interest: cited items that are in the history.
+        cited_per_interest: cited items that are in the history, 0 or more.
         seed: of the draw of the items.
+
+    Raises:
+        ConfigError: a number is below 0, or none.
     """
+    for name, value in (("per_user", per_user), ("cited_per_interest", cited_per_interest)):
+        if value is not None and not 0 <= value < math.inf:
+            raise ConfigError(f"{name} is {value:g}; give a number, 0 or more.")
     n_users = len(data.histories.users)
     if per_user is not None:
         counts, source = _spread(np.full(n_users, per_user)), f"{per_user:g} per user, as given"

@@ -234,16 +234,21 @@ def watch(folder: Path, console: Console, *, every_s: float = 1.0) -> None:
         console.print(_table(folder))
         return
     with Live(_table(folder), console=console, refresh_per_second=4) as live:
-        while SuiteFolder(folder).is_busy:
+        while _is_busy(folder):
             time.sleep(every_s)
             live.update(_table(folder))
         live.update(_table(folder))
 
 
+def _is_busy(folder: Path) -> bool:
+    """Return whether a process is at work in a suite folder, or at one of several repeats."""
+    return any(SuiteFolder(one).is_busy for one in (folder, *folder.glob("repeat-*")))
+
+
 def _table(folder: Path) -> Table:
     record = json.loads((folder / PROGRESS_FILE).read_text(encoding="utf-8"))
     stages = [_Stage(**stage) for stage in record["stages"]]
-    busy = SuiteFolder(folder).is_busy
+    busy = _is_busy(folder)
     state = f"running, process {record['pid']}" if busy else "nobody is at work"
     table = Table(title=f"{escape(str(folder))}: {state}", box=SIMPLE_HEAD)
     table.add_column("Stage", overflow="fold")

@@ -11,6 +11,7 @@ in ``origins``. The view ``outcomes`` shows both in plain text. This module know
 
 import hashlib
 import json
+import os
 import sqlite3
 import time
 import zlib
@@ -114,7 +115,7 @@ _ADVICE = {
     sqlite3.SQLITE_FULL: "The disk is full. What was committed is kept: make room and run the same command again.",
     sqlite3.SQLITE_IOERR: "The disk is full, over a quota, or failing. What was committed is kept: put that right and "
     "run the same command again.",
-    sqlite3.SQLITE_READONLY: "The file or its folder is read-only. Make it writable, or name another --store.",
+    sqlite3.SQLITE_READONLY: "The file or its folder is read-only. Make it writable, or use another --store.",
     sqlite3.SQLITE_CANTOPEN: "It is a folder, or this user may not write there. Name another --store.",
     sqlite3.SQLITE_BUSY: "Another process is at work in it. Wait for that to end, then run the same command again.",
     sqlite3.SQLITE_CORRUPT: "It is damaged. `gistbench store verify {path}` says how; `gistbench store export {path} "
@@ -197,7 +198,8 @@ class ResponseStore:
             if mode == "write":
                 self.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise StoreError(f"The response store {path} cannot be used: {error}. Name another --store.") from error
+            reason = f"{error.filename}: {error.strerror}"
+            raise StoreError(f"The response store {path} cannot be used: {reason}. Name another --store.") from error
         self._db = self._connect()
         try:
             self._begin()
@@ -298,6 +300,15 @@ class ResponseStore:
             return self._db.execute(statement, values).fetchall()
         except sqlite3.Error as error:
             raise store_error(self.path, error) from error
+
+    def try_writing(self) -> None:
+        """Make sure that outcomes can be kept; nothing is.
+
+        Raises:
+            StoreError: they cannot; the message says what to do.
+        """
+        self.query("BEGIN IMMEDIATE")
+        self.rollback()
 
     def close(self) -> None:
         """Close the file. Nothing needs flushing: every outcome is committed already."""
@@ -584,6 +595,8 @@ def store_error(path: Path, error: sqlite3.Error) -> StoreError:
             f"{path} is not a response store ({error}). Name another file, or move this one. If it was one, its header "
             f"is damaged: `gistbench store export {path} --recover --to NEW.sqlite` saves what can still be read."
         )
+    if code == sqlite3.SQLITE_IOERR and path.exists() and not os.access(path, os.W_OK):
+        code = sqlite3.SQLITE_READONLY  # a lock on a file that was opened to read
     advice = _ADVICE.get(code, "").format(path=path)
     return StoreError(f"The response store {path} cannot be used: {error}. {advice}".rstrip())
 

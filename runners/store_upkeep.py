@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..hf_datasets._atomic import replacing
-from ..hf_datasets.errors import StoreError
+from ..hf_datasets.errors import ConfigError, StoreError
 from .accounting import record_batch, write_batches
 from .requests import STATUSES
 from .store import ResponseStore, StoredAttempt, checksum
@@ -20,6 +20,7 @@ __all__ = [
     "measure",
     "only",
     "problems",
+    "refuse_unknown",
     "remove",
     "write_jsonl",
     "write_parquet",
@@ -236,12 +237,36 @@ def only(
         kept = [
             one
             for one in chunk
-            if (model is None or one.model == model or one.model.startswith(f"{model}@"))
+            if (model is None or _is_model(one.model, model))
             and stage in (None, one.stage)
             and status in (None, one.status)
         ]
         if kept:
             yield kept
+
+
+def refuse_unknown(chunks: Iterable[list[StoredAttempt]], *, model: str | None, stage: str | None) -> None:
+    """Make sure that attempts of a model and of a stage are there.
+
+    Args:
+        chunks: lists of attempts.
+        model: as of `only`.
+        stage: as of `only`.
+
+    Raises:
+        ConfigError: there are none; the message lists what there is.
+    """
+    found = {(one.model, one.stage) for chunk in chunks for one in chunk}
+    models, stages = (sorted(set(names)) for names in zip(*found, strict=True)) if found else ([], [])
+    if model is not None and not any(_is_model(one, model) for one in models):
+        raise ConfigError(f"The store has no answers of the model {model!r}. It has: {', '.join(models) or 'none'}.")
+    if stage is not None and stage not in stages:
+        raise ConfigError(f"The store has no answers of the stage {stage!r}. It has: {', '.join(stages) or 'none'}.")
+
+
+def _is_model(stored: str, name: str) -> bool:
+    """Return whether a stored ``NAME@REVISION`` is meant by a name with or without a revision."""
+    return stored == name or stored.startswith(f"{name}@")
 
 
 def write_parquet(chunks: Iterable[list[StoredAttempt]], path: Path) -> int:

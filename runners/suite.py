@@ -121,6 +121,7 @@ class Suite:
     def run(self) -> Comparison | None:
         """Run all phases; None where the run ends before the scores."""
         configs = self.check()
+        self._try_store()
         with self._folder.lock():
             self._extract(configs)
             if self._until == "extract":
@@ -139,7 +140,7 @@ class Suite:
                 here.
         """
         # What can be known to fail later is told before anything is paid for.
-        judge = self._model(self.config.judge, "judge")
+        judge = parse_model(self.config.judge, "judge")
         check_thresholds(self.config.thresholds)
         if self.config.oracle is not None:
             with warnings.catch_warnings(action="ignore", category=GistbenchWarning):
@@ -164,14 +165,22 @@ class Suite:
             ConfigError: no candidates, the same candidate twice, or a folder that holds another run.
             EngineError: a candidate cannot be loaded, or fails at every request.
         """
-        self._model(self.config.judge, "judge")
+        parse_model(self.config.judge, "judge")
         configs = self._candidates()
+        self._try_store()
         with self._folder.lock():
             return self._extract(configs)
 
+    def _try_store(self) -> None:
+        """Open a store that lies elsewhere before the folder is made: one that cannot be used leaves no trace."""
+        if self.path.resolve() not in self._store_path.resolve().parents:
+            self._folder.refuse_foreign()
+            with ResponseStore(self._store_path) as store:
+                store.try_writing()
+
     def _candidates(self) -> list[ModelConfig]:
         """Return the candidates, having made sure of all that can be known to be wrong before a folder is made."""
-        configs = [self._model(candidate, "candidate") for candidate in self.config.candidates]
+        configs = [parse_model(candidate, "candidate") for candidate in self.config.candidates]
         if not configs:
             raise ConfigError("No candidate is named. Name at least one: --candidate lexical/hashtag.")
         named: set[str] = set()
@@ -188,14 +197,8 @@ class Suite:
         _ = self.data
         return configs
 
-    def _model(self, named: str | dict[str, Any], role: str) -> ModelConfig:
-        config = parse_model(named)
-        if role not in config.roles:
-            raise ConfigError(f"{config.name} cannot be a {role}; it is a {' or '.join(config.roles)}.")
-        return config
-
     def _extract(self, configs: list[ModelConfig]) -> list[RunFolder]:
-        self._folder.claim(self._config_record, self._identity())
+        self._folder.claim(self._config_record, self._identity(), n_users=len(self.data.histories.users))
         self._folder.begin()
         recorded = [run.path.name for run in self.runs]
         names: list[str] = []
@@ -261,7 +264,7 @@ class Suite:
             StoreError: the folder holds another run.
         """
         with self._folder.lock():
-            self._folder.claim(self._config_record, self._identity())
+            self._folder.claim(self._config_record, self._identity(), n_users=len(self.data.histories.users))
             run = RunFolder(self.path / slug(candidate))
             evidence = self.data.histories.evidence(_cited(extractions))
             tables = {"users": users, "extractions": extractions, "evidence": evidence}
@@ -289,12 +292,12 @@ class Suite:
         runs = self.runs
         if not runs:
             raise StoreError(f"{self.path} holds no extracted candidates. Run `gistbench extract` first.")
-        config = self._model(self.config.judge, "judge")
+        config = parse_model(self.config.judge, "judge")
         for run in runs:
             self._check_data(run)
         with _engine(config) as engine, ResponseStore(self._store_path) as store:
             self._folder.refuse_other_judge(engine.model)
-            self._folder.claim(self._config_record, self._identity())
+            self._folder.claim(self._config_record, self._identity(), n_users=len(self.data.histories.users))
             self._halt.check(engine)
             self._folder.record(self._config_record, self._identity(), judge=asdict(engine.model))
             for run in runs:

@@ -22,6 +22,8 @@ __all__ = ["SUITE_FORMAT", "SuiteFolder", "run_folders"]
 logger = logging.getLogger(__name__)
 
 SUITE_FORMAT = 1
+N_HASH_CHARS = 64
+_CALLED = {"sha256": "other data", "users_sha256": "other users"}
 
 
 class SuiteFolder:
@@ -47,7 +49,7 @@ class SuiteFolder:
         needed = {"format", "config", "identity", "judge", "runs"}
         if not isinstance(recorded, dict) or not needed <= set(recorded) or recorded["format"] != SUITE_FORMAT:
             raise StoreError(
-                f"{self._config} is not what a suite of format {SUITE_FORMAT} records. Name another --output."
+                f"{self._config} is not what a suite of format {SUITE_FORMAT} records. Name another folder."
             )
         for name in recorded["runs"]:
             if not isinstance(name, str) or Path(name).name != name or name in ("", ".", ".."):
@@ -69,7 +71,7 @@ class SuiteFolder:
             StoreError: it is a file, a folder of something else, or cannot be written to.
         """
         try:
-            self._refuse_foreign()
+            self.refuse_foreign()
             self.path.mkdir(parents=True, exist_ok=True)
             lock = FileLock(self.path / ".lock")
             try:
@@ -78,7 +80,10 @@ class SuiteFolder:
                 logger.warning("%s: another process is at work here; waiting for it.", self.path)
                 lock.acquire()
         except OSError as error:
-            raise StoreError(f"{self.path} cannot be written to: {error}. Name another --output.") from error
+            reason = (error.strerror or str(error)).lower()
+            raise StoreError(
+                f"{self.path} cannot be written to ({reason}). Make it writable, or work in another folder."
+            ) from error
         try:
             yield
         finally:
@@ -95,20 +100,26 @@ class SuiteFolder:
             return True
         return False
 
-    def _refuse_foreign(self) -> None:
+    def refuse_foreign(self) -> None:
+        """Make sure that the folder is not there, empty, or a suite's.
+
+        Raises:
+            StoreError: it is none of these.
+        """
         if self.path.exists() and not self.path.is_dir():
-            raise StoreError(f"{self.path} is a file, not a folder. Name another --output.")
+            raise StoreError(f"{self.path} is a file, not a folder. Name another folder.")
         # Hidden: what a process that was killed, or that starts at this moment, has not moved into its place.
         files = self.path.iterdir() if self.path.exists() and not self._config.exists() else ()
         if any(not file.name.startswith(".") for file in files):
-            raise StoreError(f"{self.path} is not empty and no suite folder. Name another --output.")
+            raise StoreError(f"{self.path} is not empty and no suite folder. Name another folder.")
 
-    def claim(self, config: Mapping[str, Any], identity: Mapping[str, Any]) -> None:
+    def claim(self, config: Mapping[str, Any], identity: Mapping[str, Any], *, n_users: int) -> None:
         """Take an empty folder.
 
         Args:
             config: what was asked for.
             identity: the part of it that must not change within a suite folder.
+            n_users: how many users are asked about, for the message.
 
         Raises:
             StoreError: the folder holds a run on other data or with other questions.
@@ -119,9 +130,15 @@ class SuiteFolder:
         there = self.recorded["identity"]
         differing = sorted(name for name in identity if identity[name] != there.get(name))
         if differing:
-            found = "; ".join(f"{name}: {there.get(name)!r} there, {identity[name]!r} now" for name in differing)
+            found = {name: _differing(there.get(name), identity[name]) for name in differing}
+            if "sha256" in found:  # then the users' engagements differ anyway
+                found.pop("users_sha256", None)
+            elif "users_sha256" in found:
+                counted = [run.manifest["data"]["n_users_requested"] for run in self.runs if run.has("extract")]
+                found["users_sha256"] = (str(counted[0]) if counted else "some", str(n_users))
+            said = "; ".join(f"{_CALLED.get(name, name)}: {was} there, {now} now" for name, (was, now) in found.items())
             raise StoreError(
-                f"{self.path} holds another run ({found}). Name another --output, or go on with the recorded settings."
+                f"{self.path} holds another run ({said}). Name another folder, or go on with the recorded settings."
             )
 
     def begin(self) -> None:
@@ -148,8 +165,25 @@ class SuiteFolder:
         if recorded is not None and recorded != asdict(judge):
             raise StoreError(
                 f"{self.path} is judged by {ModelRef(**recorded)}, not by {judge}, and scores of different judges "
-                "do not compare. Name another --output (with --store the extractions are not paid for again)."
+                "do not compare. Judge in another folder (with --store the extractions are not paid for again)."
             )
+
+
+def _differing(there: Any, now: Any) -> tuple[str, str]:
+    """Return two settings in short: the beginnings of hashes, and of tables what differs."""
+    if isinstance(there, dict) and isinstance(now, dict):
+        names = sorted(name for name in there | now if there.get(name) != now.get(name))
+        return (
+            ", ".join(f"{name} {_short(there.get(name))}" for name in names),
+            ", ".join(f"{name} {_short(now.get(name))}" for name in names),
+        )
+    return _short(there), _short(now)
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_short(one)}" for name, one in value.items())
+    return value[:12] if isinstance(value, str) and len(value) == N_HASH_CHARS else str(value)
 
 
 def run_folders(path: Path) -> list[RunFolder]:

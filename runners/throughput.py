@@ -76,6 +76,11 @@ class Throughput:
         except (ValidationError, TypeError) as error:
             raise ConfigError(f"{path or 'throughput.toml'} is no table of throughput: {error}") from error
 
+    @property
+    def gpus(self) -> list[str]:
+        """GPUs that a speed is known on, each once."""
+        return list(dict.fromkeys(row.gpu for row in self.table.rows))
+
     def find(self, model: str, gpu: str) -> Rate | None:
         """Return a model's speed on a GPU: measured, else scaled from another model's, else None."""
         rows = [row for row in self.table.rows if row.gpu == gpu]

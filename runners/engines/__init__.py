@@ -34,11 +34,15 @@ ENGINES: dict[str, tuple[str, str, str]] = {
 """Module, configuration class and engine class by name; imported when used."""
 
 
-def parse_model(model: str | Mapping[str, Any]) -> ModelConfig:
+def parse_model(model: str | Mapping[str, Any], role: str | None = None) -> ModelConfig:
     """Return the configuration of a model from its specification, or from a table of options.
 
+    Args:
+        model: the specification or the table.
+        role: what it is to be, "candidate" or "judge"; None asks nothing.
+
     Raises:
-        ConfigError: no such engine, or an option that it does not have or cannot use.
+        ConfigError: no such engine, an option that it does not have or cannot use, or a model that cannot be that.
 
     >>> parse_model("lexical/hashtag").engine
     'lexical'
@@ -53,14 +57,17 @@ def parse_model(model: str | Mapping[str, Any]) -> ModelConfig:
     module, class_name, _ = ENGINES[engine]
     config_class: type[ModelConfig] = getattr(import_module(module, __package__), class_name)
     try:
-        return config_class(**options)
+        config = config_class(**options)
     except ValidationError as error:
         # Only names and messages: an option's value may be a secret that was put in the wrong place.
         problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-    raise ConfigError(
-        f"The {engine} model {options.get('name', '')!r} cannot be used: {problems}. "
-        f"Options of {engine}: {', '.join([*config_class.model_fields, 'thinking', 'sampling'])}."
-    )
+        raise ConfigError(
+            f"The {engine} model {options.get('name', '')!r} cannot be used: {problems}. "
+            f"Options of {engine}: {', '.join([*config_class.model_fields, 'thinking', 'sampling'])}."
+        ) from None
+    if role is not None and role not in config.roles:
+        raise ConfigError(f"{config.name} cannot be a {role}; it is a {' or '.join(config.roles)}.")
+    return config
 
 
 def open_engine(config: ModelConfig) -> Engine:

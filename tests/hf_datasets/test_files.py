@@ -1,6 +1,7 @@
 import gzip
 import json
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -149,6 +150,26 @@ class TestCsv:
         text = "x" * (3 << 20)
         path = write(tmp_path, "a.csv", HEADER + f"u,o,{text},explicit_positive,1\n")
         assert engagements(path)[0]["object_text"] == text
+
+
+@pytest.mark.parametrize("extension", [".csv", ".tsv"])
+@pytest.mark.parametrize("name", ["user_id", "object_id"])
+def test_integers_written_as_decimals_are_no_ids(tmp_path, extension, name):
+    """What pandas makes of a column of integers with a gap."""
+    frame = pd.DataFrame(RECORDS * 2).assign(**{name: [1, None, 2, 3]})
+    path = tmp_path / f"a{extension}"
+    frame.to_csv(path, index=False, sep="\t" if extension == ".tsv" else ",")
+    text = message(path)
+    assert text.startswith(f"column {name!r} holds integers written as decimals, such as '1.0'; 12 and 12.0 would be")
+    assert text.endswith(f"write the file again with integers: frame.astype({{{name!r}: 'Int64'}}).")
+    frame.dropna(subset=name).astype({name: "Int64"}).to_csv(path, index=False, sep="\t" if "t" in extension else ",")
+    assert [row[name] for row in engagements(path)] == ["1", "2", "3"]
+
+
+def test_ids_that_only_look_a_little_like_decimals_stay(tmp_path):
+    """Versions, say: not all of them end in .0."""
+    path = write(tmp_path, "a.csv", HEADER + "u,1.0,t,explicit_positive,\nu,1.5,t,explicit_positive,\n")
+    assert [row["object_id"] for row in engagements(path)] == ["1.0", "1.5"]
 
 
 class TestJson:

@@ -89,7 +89,9 @@ class TestOwnFile:
             load(tmp_path, (HEADER + "1,Chess,\n2,Café,\n").encode("latin-1"))
 
     def test_no_such_file_suggests_a_name(self):
-        with pytest.raises(ConfigError, match=r"Known: open, official \(and, for a run, none\); .* Did you mean 'official'\?"):
+        with pytest.raises(
+            ConfigError, match=r"Known: open, official \(and, for a run, none\); .* Did you mean 'official'\?"
+        ):
             load_taxonomy("offical")
 
     def test_source_goes_with_official_only(self):
@@ -202,4 +204,5 @@ class TestOfficialThatCannotBeHad:
     def test_no_such_file(self, tmp_path):
         with pytest.raises(DataError, match=r"none\.csv: no such file") as error:
             load_taxonomy("official", source=tmp_path / "none.csv")
+        assert "--taxonomy-source PATH of a run, --source PATH of `datasets build`" in str(error.value)
         self.check(error, tmp_path, taxonomy.OFFICIAL_URL)

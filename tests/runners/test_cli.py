@@ -14,6 +14,7 @@ import typer
 from gistbench.runners import cli
 from gistbench.runners.suite import Suite
 
+GROUPS = ("datasets", "hub", "qrels", "store")
 COMMANDS = (
     "run",
     "extract",
@@ -80,7 +81,7 @@ def finished(own_file, tmp_path_factory):
 # Help
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", COMMANDS + GROUPS)
 def test_help_says_what_and_shows_examples(gistbench, command):
     done = gistbench(*command.split(), "--help")
     assert done.code == 0
@@ -92,6 +93,7 @@ def test_help_says_what_and_shows_examples(gistbench, command):
 def test_help_of_all_names_every_command(gistbench):
     done = gistbench("--help")
     assert all(command.split()[0] in done.stdout for command in COMMANDS)
+    assert "Examples:" in done.stdout
 
 
 def test_every_option_is_described():
@@ -100,13 +102,27 @@ def test_every_option_is_described():
             assert getattr(parameter, "help", "") or name == "datasets", (name, parameter.name)
 
 
+def all_commands(command):
+    yield command
+    for below in getattr(command, "commands", {}).values():
+        yield from all_commands(below)
+
+
 def test_examples_can_be_parsed():
-    """Every example names options that its command has."""
-    group = typer.main.get_command(cli.app)
-    for name, command in group.commands.items():
-        known = {flag for parameter in getattr(command, "params", []) for flag in parameter.opts} | {"--help"}
-        for flag in re.findall(r"(?<=\s)--?[a-z-]+(?=[\s\"])", (command.help or "").replace("gistbench", "")):
-            assert flag in known, (name, flag)
+    """Every example names a command, and options that it has."""
+    examples = [
+        example
+        for command in all_commands(typer.main.get_command(cli.app))
+        for example in re.findall(r"^ +gistbench (.+?)(?=\n\n|\n +gistbench|\Z)", command.help or "", re.M | re.S)
+    ]
+    assert len(examples) > 50
+    for example in examples:
+        command = typer.main.get_command(cli.app)
+        for word in example.split():
+            if hasattr(command, "commands"):
+                command = command.commands[word]
+            elif re.fullmatch("--?[a-z-]+", word):
+                assert word in {flag for parameter in command.params for flag in parameter.opts}, example
 
 
 def test_version(gistbench):
@@ -234,7 +250,7 @@ def test_report_as_a_table_of_suites_and_runs(gistbench, finished):
         (("run", "-o", "new", "--dataset", "dmeo"), "Did you mean 'demo'?"),
         (("run", "-o", "new", "--dataset", "gone.csv"), "No dataset and no file is called 'gone.csv'"),
         (("run", "-o", "new", "--users", "u1"), "named users are not among"),
-        (("run", "-o", "new", "--users", "0"), "n_users: Input should be greater than or equal to 1"),
+        (("run", "-o", "new", "--users", "0"), "--users 0: it must be 1 or more."),
         (("run", "-o", "new", "--users", "99"), "n_users=99 was asked for, but only"),
         (("run", "-o", "new", "--users", "@gone.txt"), "--users @gone.txt: there is no file gone.txt"),
         (("run", "-o", "new", "--users", ","), "no"),
@@ -242,11 +258,13 @@ def test_report_as_a_table_of_suites_and_runs(gistbench, finished):
         (("run", "-o", "new", "--candidate", "lexical/phrase?x=1"), "x: Extra inputs are not permitted"),
         (("run", "-o", "new", "--judge", "lexical/magic"), "no lexical model 'lexical/magic'"),
         (("run", "-o", "new", "--taxonomy", "opne"), "Did you mean 'open'?"),
-        (("run", "-o", "new", "--thresholds", "harsh"), "thresholds"),
-        (("run", "-o", "new", "--is-scope", "all"), "is_scope"),
-        (("run", "-o", "new", "--seed", "-1"), "seed: Input should be greater than or equal to 0"),
+        (("run", "-o", "new", "--taxonomy", "foo"), "Known: open, official (and, for a run, none)"),
+        (("run", "-o", "new", "--dataset", "movielens"), "Say where they are (command line: --source PATH)."),
+        (("run", "-o", "new", "--thresholds", "harsh"), "--thresholds 'harsh': there are base, lenient, strict."),
+        (("run", "-o", "new", "--is-scope", "all"), "--is-scope 'all': there are category, verified."),
+        (("run", "-o", "new", "--seed", "-1"), "--seed -1: it must be 0 or more."),
         (("run", "-o", "new", "--config", "gone.toml"), "There is no configuration file gone.toml."),
-        (("run", "-o", "new", "--config", "bad.toml"), "bad.toml cannot be used: candidate: Extra inputs"),
+        (("run", "-o", "new", "--config", "bad.toml"), "bad.toml: there is no setting 'candidate'. Did you"),
         (("run", "-o", "new", "--dataset-option", "n_users"), "expected NAME=VALUE"),
         (("run", "-o", "new", "--dataset-option", "colour=3"), "colour"),
         (("run", "-o", "new", "--source", "."), "source"),
@@ -282,7 +300,7 @@ def test_errors_are_one_message_and_leave_nothing(gistbench, small, tmp_path, ar
     assert done.stderr.count("\n") == 1
     assert done.stdout == ""
     left = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
-    if "--oracle" not in arguments and "--store" not in arguments:
+    if "--oracle" not in arguments:
         assert left == before
 
 
@@ -338,6 +356,61 @@ def test_a_stop_by_the_keyboard_keeps_what_was_answered(gistbench, small, script
     assert not {request.key for request in stopped} & {request.key for request in asked}
 
 
+def test_what_cannot_be_written_is_named_as_it_is_to_be(gistbench, finished, monkeypatch):
+    def refuse(dir, prefix):
+        raise PermissionError(13, "Permission denied", f"{dir}/{prefix}lhc_byhi")
+
+    monkeypatch.setattr("tempfile.mkstemp", refuse)
+    done = gistbench("store", "export", finished, "--to", "x.jsonl")
+    assert done.code == 1
+    assert done.message == "Error: x.jsonl cannot be written to (permission denied)."
+
+
+def test_a_full_disk_while_models_are_asked_keeps_what_was_answered(gistbench, small, monkeypatch):
+    def refuse(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("gistbench.runners.runfolder.pq.write_table", refuse)
+    done = gistbench("extract", "-o", "suite", *small)
+    assert done.code == 1
+    assert done.message == "Error: No space left on device. What was answered so far is kept."
+
+
+def test_a_folder_that_may_not_be_written_to(gistbench, finished, monkeypatch):
+    def refuse(*_, **__):
+        raise PermissionError(13, "Permission denied", "suite/.lock")
+
+    monkeypatch.setattr("gistbench.runners.suitefolder.FileLock", refuse)
+    for command in ("judge", "score"):
+        done = gistbench(command, finished)
+        assert done.code == 1
+        assert f"{finished} cannot be written to (permission denied). Make it writable, or work" in done.message
+
+
+def test_another_set_of_users_is_counted(gistbench, small, tmp_path):
+    gistbench("extract", "-o", "suite", *small)
+    done = gistbench("extract", "-o", "suite", *small, "--users", 2)
+    assert done.code == 1
+    assert "suite holds another run (other users: 3 there, 2 now). Name another folder" in done.message
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(("nosuch",), "nosuch is no suite folder"), (("--qrels", "nosuch"), "--qrels nosuch: there is no such folder.")],
+)
+def test_what_is_pushed_is_looked_at_before_the_hub_is(gistbench, monkeypatch, arguments, message):
+    monkeypatch.setattr("gistbench.runners.space_hub.push_results", lambda *_, **__: pytest.fail("the Hub was asked"))
+    done = gistbench("hub", "push-results", *arguments)
+    assert done.code == 1
+    assert message in done.message
+
+
+def test_a_port_that_is_none(gistbench):
+    done = gistbench("space", "suite", "--port", 99999999)
+    assert done.code == 2
+    assert "65535" in done.stderr
+
+
 def test_a_pipe_that_closes_early_is_no_crash(finished):
     command = f"{sys.executable} -m gistbench.runners report {finished} --format json | head -c 10"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, env=os.environ)
@@ -380,6 +453,22 @@ def test_a_run_ends_with_a_stage_and_goes_on_later(gistbench, small, tmp_path, s
     assert {request.stage for request in asked} == {"retrieve", "map"}
 
 
+def test_judging_ends_with_a_stage_and_goes_on_later(gistbench, small, tmp_path, script_engine):
+    asked = script_engine()
+    gistbench("extract", "-o", "suite", *small)
+    done = gistbench("judge", "suite", "--stage", "ground")
+    assert (done.code, done.stdout) == (0, cli.ENDED.format(stage="ground") + "\n")
+    assert {request.stage for request in asked} == {"extract", "ground"}
+    assert "Judged by lexical/overlap" in gistbench("judge", "suite", "--stage", "map").stdout
+
+
+def test_extraction_is_no_stage_of_judging(gistbench, finished):
+    done = gistbench("judge", finished, "--stage", "extract")
+    assert done.code == 1
+    assert done.message == "Error: --stage extract: the stages of judging are ground, shortlist, retrieve, map."
+    assert "extract, ground" not in gistbench("judge", "--help").stdout
+
+
 def test_there_is_no_such_stage(gistbench, small):
     done = gistbench("run", "-o", "suite", *small, "--stage", "guess")
     assert "There is no stage 'guess'. There are: extract, ground, shortlist, retrieve, map." in done.message
@@ -420,6 +509,9 @@ def test_repeats_show_how_far_answers_and_scores_move(gistbench, small, tmp_path
     low, high = sorted(row["scores"]["ig_f1"]["values"])
     assert (row["scores"]["ig_f1"]["min"], row["scores"]["ig_f1"]["max"]) == (low, high)
     assert (tmp_path / "rs" / "repeat-1" / "comparison.csv").exists()
+    watched = gistbench("run", "-o", "rs", "--watch").stdout
+    assert "nobody is at work" in watched
+    assert watched.count("extract") == 2
 
 
 def test_repeats_are_whole_runs(gistbench, small, script_engine):

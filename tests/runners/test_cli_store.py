@@ -159,7 +159,7 @@ def test_a_damaged_file_is_found(path):
         ((), ["busy", "", "busy", "", ""]),
         (("--model", "org/other"), ["", ""]),
         (("--model", "org/other@abc", "--status", "refused"), [""]),
-        (("--model", "org/oth"), []),
+        (("--model", "org/other", "--stage", "ground"), []),
         (("--stage", "ground", "--status", "error"), ["busy", "busy"]),
     ],
 )
@@ -171,6 +171,26 @@ def test_attempts_are_exported_in_the_order_of_arrival(path, tmp_path, filters, 
     assert [row["problem"] for row in rows] == [line["problem"] for line in lines] == texts
     assert [row["request_key"] for row in rows] == [line["key"] for line in lines]
     assert all(rows[n][name] == lines[n][name] for n in range(len(rows)) for name in rows[n] if name != "request_key")
+
+
+@pytest.mark.parametrize("how", [(), ("--recover",)])
+@pytest.mark.parametrize(
+    ("filters", "message"),
+    [
+        (("--stage", "foo"), "The store has no answers of the stage 'foo'. It has: ground, map."),
+        (
+            ("--model", "org/oth", "--stage", "map"),
+            "The store has no answers of the model 'org/oth'. It has: lexical/hashtag@1, org/other@abc.",
+        ),
+    ],
+)
+def test_what_the_store_does_not_have_is_not_exported(path, tmp_path, filters, message, how):
+    before = sorted(tmp_path.iterdir())
+    for name in ("a.jsonl", "a.parquet", "a.sqlite"):
+        with pytest.raises(ConfigError) as error:
+            call("export", path, "--to", tmp_path / name, *filters, *how)
+        assert str(error.value) == message
+    assert sorted(tmp_path.iterdir()) == before
 
 
 def test_stores_become_one(path, tmp_path, make_request):

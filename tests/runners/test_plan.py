@@ -302,8 +302,56 @@ def test_the_command_prints_plans(app, tmp_path):
     assert json.loads(shown.output)["stages"][1]["n_prompts"] == 24
     shown = runner.invoke(app, ["qrels-plan", "--judge", "openai:gpt-5", "--pairs", "1000", "--format", "csv"])
     assert shown.output.splitlines()[1].startswith("induce,gpt-5")
-    for wrong in (["--format", "pdf"], ["--output-tokens", "ground=x"], ["--chars-per-token", "0"], ["--probe", "0"]):
-        failed = runner.invoke(app, ["plan", "--candidate", "lexical/hashtag", *wrong])
-        assert isinstance(failed.exception, ConfigError), wrong
     assert "Examples" in runner.invoke(app, ["plan", "--help"]).output
     assert not list(Path(tmp_path).iterdir())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (("--format", "pdf"), "There is no format 'pdf'."),
+        (("--chars-per-token", "0"), "--chars-per-token 0: it must be above 0."),
+        (("--probe", "0"), "--probe 0: give the number of prompts of each stage, 1 or more."),
+        (("--interests-per-user", "-1"), "--interests-per-user -1: give a number, 0 or more, or leave it out."),
+        (("--interests-per-user", "nan"), "--interests-per-user nan: give a number"),
+        (("--cited-per-interest", "-3"), "--cited-per-interest -3: give a number, 0 or more, or leave it out."),
+        (("--output-tokens", "ground=x"), "--output-tokens ground='x': expected STAGE=NUMBER."),
+        (
+            ("--output-tokens", "foo=1"),
+            "--output-tokens foo=1: there is no such stage. There are: extract, ground, shortlist, retrieve, map.",
+        ),
+        (("--gpu", "foo"), "--gpu foo: no speed on it is known. Known: H100."),
+        (("--like", "nosuch"), "--like nosuch: there is no run folder. Name the folder of a candidate in a suite"),
+        (("--sample", "odd"), "--sample 'odd': there are random, stratified."),
+        (("--profiles", "gone.toml"), "gone.toml"),
+    ],
+)
+def test_what_cannot_be_planned_is_refused(app, wrong, message):
+    failed = CliRunner().invoke(app, ["plan", "--candidate", "lexical/hashtag", *wrong])
+    assert isinstance(failed.exception, ConfigError)
+    assert message in str(failed.exception)
+
+
+def test_stages_of_an_expansion_are_others(app):
+    planned = ["qrels-plan", "--judge", "openai:gpt-5", "--pairs", "10", "--output-tokens"]
+    assert CliRunner().invoke(app, [*planned, "induce=9"]).exit_code == 0
+    failed = CliRunner().invoke(app, [*planned, "ground=9"])
+    assert "There are: induce, judge." in str(failed.exception)
+
+
+def test_a_plan_samples_as_a_run_does(app):
+    """The light data of a plan hold the users that a run would draw."""
+    drawn = {}
+    for sample in ("random", "stratified"):
+        config = RunConfig(dataset="planted", dataset_options={"n_users": 40}, n_users=4, sample=sample)
+        drawn[sample] = load_plan_data(config).n_engagements
+        flags = ["--dataset", "planted", "--dataset-option", "n_users=40", "--users", "4", "--sample", sample]
+        shown = CliRunner().invoke(app, ["plan", "--candidate", "lexical/hashtag", *flags, "-f", "json"])
+        assert f"4 users, {drawn[sample]:,} engagements" in shown.output
+
+
+@pytest.mark.parametrize("given", [{"per_user": -1.0}, {"cited_per_interest": float("nan")}])
+def test_numbers_of_interests_are_not_negative(given):
+    data = load_plan_data(RunConfig())
+    with pytest.raises(ConfigError, match="give a number, 0 or more"):
+        expect_interests(data, np.ones(len(data.histories.users), np.int64), per_chunk=(1.0, "x"), **given)

@@ -12,7 +12,7 @@ import sys
 import pytest
 from gistbench.hf_datasets.errors import StoreError
 from gistbench.runners.requests import FINISHED, STATUSES, Message, ModelRef, Outcome, Request
-from gistbench.runners.store import _FROM_FORMAT_1, ResponseStore
+from gistbench.runners.store import _FROM_FORMAT_1, ResponseStore, store_error
 from gistbench.runners.store_recovery import recover
 from gistbench.runners.store_upkeep import problems, write_store
 from hypothesis import HealthCheck, given, settings
@@ -590,6 +590,14 @@ def test_a_read_only_disk_is_read_and_not_written(tmp_path, store, make_request)
         "new.sqlite"
     ]
     assert all("another --store" in line for line in said[1:])
+
+
+def test_a_lock_on_a_file_that_may_not_be_written_to_is_no_full_disk(store, monkeypatch):
+    refused = sqlite3.OperationalError("disk I/O error")
+    refused.sqlite_errorcode = sqlite3.SQLITE_IOERR_LOCK
+    assert "The disk is full" in str(store_error(store.path, refused))
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    assert "The file or its folder is read-only. Make it writable" in str(store_error(store.path, refused))
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 import csv
 import json
 import random
+import re
 import shutil
 from collections import Counter
 from dataclasses import replace
@@ -340,8 +341,8 @@ def test_phases_need_those_before_them(own_file, tmp_path):
     [
         ({"chunk_size": 20}, ["chunk_size: 100 there, 20 now"]),
         ({"seed": 1, "pool_size": 61}, ["pool_size: 60 there, 61 now", "seed: 0 there, 1 now"]),
-        ({"users": ("u01",)}, ["users_sha256"]),
-        ({"taxonomy": "none"}, ["taxonomy: {'name': 'open'", "None now"]),
+        ({"users": ("u01",)}, ["other users: 3 there, 1 now"]),
+        ({"taxonomy": "none"}, ["taxonomy: name open, sha256 ", " there, None now"]),
         ({"history_length": 10}, ["history_length: None there, 10 now"]),
     ],
 )
@@ -351,7 +352,8 @@ def test_other_settings_are_refused_and_named(copied, own_file, changed, names):
     with pytest.raises(StoreError, match="holds another run") as error:
         Suite(copied, config).run()
     assert all(name in str(error.value) for name in names)
-    assert "Name another --output" in str(error.value)
+    assert "Name another folder" in str(error.value)
+    assert not re.search("[0-9a-f]{13}", str(error.value))
     assert mtimes(copied) == before
 
 
@@ -360,7 +362,7 @@ def test_other_data_under_the_same_name_are_refused(own_file, tmp_path):
     Suite(tmp_path / "suite", small(path)).extract()
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     path.write_text("".join(lines[:-1]), encoding="utf-8")
-    with pytest.raises(StoreError, match=r"holds another run.*sha256"):
+    with pytest.raises(StoreError, match=r"holds another run \(other data: \w{12} there, \w{12} now\)"):
         Suite(tmp_path / "suite", small(path)).extract()
     with pytest.raises(StoreError, match="was extracted from other data"):
         Suite.open(tmp_path / "suite").judge()
@@ -405,7 +407,7 @@ def test_suites_that_share_a_store_keep_their_own_time(own_file, tmp_path, scrip
 
 
 def test_another_judge_is_refused(copied, monkeypatch):
-    with pytest.raises(StoreError, match=r"is judged by lexical/overlap@1, not by another, .*--output"):
+    with pytest.raises(StoreError, match=r"is judged by lexical/overlap@1, not by another, .*in another folder"):
         Suite.open(copied, {"judge": "openai:another"}).judge()
     assert json.loads((copied / "config.json").read_text())["config"]["judge"] == "lexical/overlap"
 

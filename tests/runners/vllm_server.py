@@ -11,6 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 START_S = 300
+LIKE_OFFLINE = {
+    "generation_config": "vllm",
+    "structured_outputs_config": '{"backend": "xgrammar", "disable_any_whitespace": true}',
+}
+"""What a server must be told to answer as the offline engine of this package does."""
 
 
 @contextmanager
