@@ -39,7 +39,7 @@ out = Console()
 err = Console(stderr=True)
 
 RECORD_HELP = "the submitted record, such as records/demo/MODEL@REVISION/JUDGE+self-judged (default: the only one)"
-REVISION_HELP = "of a data set on the Hub: a branch, a commit, or a pull request such as refs/pr/3"
+REVISION_HELP = "where the record lies on the Hub: a branch, a commit, or a pull request such as refs/pr/3"
 
 
 def rejudge_command(
@@ -70,10 +70,11 @@ def rejudge_command(
 ) -> None:
     """Judge a submission's interests again, with a judge of yours, so that its row is no longer self-judged.
 
-    The interests stay as they are. Users, settings and oracle are those of the measured record on the same data set; of
-    this machine come the data set (--source, as of `gistbench run`) and the judge. Shown is how far the submitted
-    judgements agree with the new ones, and what becomes of the scores. Without --push or --pull-request nothing but the
-    suite folder is written. The token is that of `hf auth login` or HF_TOKEN.
+    The interests stay as they are. Users, settings and oracle are those of the measured record on the same data set, as
+    it stands on main whatever --revision says; of this machine come the data set (--source, as of `gistbench run`) and
+    the judge. Shown is how far the submitted judgements agree with the new ones, and what becomes of the scores.
+    Without --push or --pull-request nothing but the suite folder is written. The token is that of `hf auth login` or
+    HF_TOKEN.
 
     Examples:
 

@@ -20,7 +20,7 @@ from .config import RunConfig, load_config
 from .data import Data
 from .oracle import read_given_oracle
 from .requests import ModelRef
-from .results import ResultsFolder
+from .results import ResultsFolder, check_oracle
 from .runfolder import RunFolder, read_json, slug
 from .score import METRICS, load_metric, score_run, verify_run
 from .stages.extract import EXTRACTIONS, USERS
@@ -56,11 +56,13 @@ class Submission:
     """The record's folder, relative to it."""
     official: str
     """The measured record's."""
+    proposed: Path | None = None
+    """Where the submitted record lies, if not among the results: a results folder that nothing else is taken of."""
 
     @property
     def run(self) -> RunFolder:
         """The submitted record."""
-        return RunFolder(self.results / self.place)
+        return RunFolder((self.proposed or self.results) / self.place)
 
     @property
     def measured(self) -> RunFolder:
@@ -70,8 +72,12 @@ class Submission:
     @property
     def oracle(self) -> Path:
         """The frozen oracle of the data set."""
-        version = self.measured.manifest["phases"]["score"]["oracle"]["version"]
-        return self.results / "oracles" / f"{version}.json"
+        return self.results / "oracles" / f"{self.oracle_version}.json"
+
+    @property
+    def oracle_version(self) -> str:
+        """The version of that oracle."""
+        return str(self.measured.manifest["phases"]["score"]["oracle"]["version"])
 
 
 @dataclass(frozen=True)
@@ -164,24 +170,28 @@ class Rejudged:
         return "\n".join(lines) + "\n"
 
 
-def find_submission(results: Path, place: str | None = None) -> Submission:
-    """Find a submitted record among results.
+def find_submission(results: Path, place: str | None = None, *, proposed: Path | None = None) -> Submission:
+    """Find a submitted record among results, or in what somebody proposes for them.
 
     Args:
         results: a results folder.
         place: the record's folder, relative to it; None where there is one only.
+        proposed: another results folder, such as of a pull request: the record is looked for there, and everything that
+            it is measured by is that of `results`.
 
     Raises:
         ConfigError: there is none, or several and none is named.
         StoreError: there is no measured record to take the data set's settings from.
     """
-    manifests = {
-        path.parent.relative_to(results).as_posix(): read_json(path)
-        for path in sorted(results.glob("records/*/*/*/manifest.json"))
-    }
+    known = _manifests(results)
+    manifests = known if proposed is None else _manifests(proposed)
     open_ones = [name for name, found in manifests.items() if _origin(found) in OPEN_ORIGINS]
     if place is None:
-        waiting = [name for name in open_ones if _origin(manifests[name]) == "self-judged"]
+        waiting = [
+            name
+            for name in open_ones
+            if _origin(manifests[name]) == "self-judged" and (proposed is None or manifests[name] != known.get(name))
+        ]
         if len(waiting) != 1:
             listed = "".join(f"\n  {name}" for name in waiting)
             raise ConfigError(
@@ -192,14 +202,19 @@ def find_submission(results: Path, place: str | None = None) -> Submission:
         (place,) = waiting
     place = place.strip("/")
     if place not in open_ones:
-        known = f" It is {_origin(manifests[place])}." if place in manifests else ""
+        about = f" It is {_origin(manifests[place])}." if place in manifests else ""
         listed = ", ".join(open_ones) or "none"
-        raise ConfigError(f"{place} is no submitted record of these results.{known} There are: {listed}.")
+        raise ConfigError(f"{place} is no submitted record of these results.{about} There are: {listed}.")
+    if _origin(known.get(place, manifests[place])) not in OPEN_ORIGINS:
+        raise ConfigError(
+            f"What is proposed as {place} would take the place of a measured record, so it is not judged again. The "
+            "page proposes a record of its own: submit it there."
+        )
     dataset = _part(manifests[place], "data", "dataset")
     version = ResultsFolder(results).oracles.get(str(dataset))
     official = [
         (-int(_part(found, "phases", "score", "n_requested") or 0), name)
-        for name, found in manifests.items()
+        for name, found in known.items()
         if _origin(found) == "measured"
         and _part(found, "data", "dataset") == dataset
         and _part(found, "phases", "score", "oracle", "version") == version
@@ -209,7 +224,15 @@ def find_submission(results: Path, place: str | None = None) -> Submission:
             f"These results hold no measured record on {dataset} under oracle {version}, so it is not known with which "
             "users and settings a submission is judged. Add one with `gistbench hub push-results`."
         )
-    return Submission(results, place, min(official)[1])
+    return Submission(results, place, min(official)[1], proposed)
+
+
+def _manifests(results: Path) -> dict[str, Any]:
+    """Return the manifests of a results folder, by the place of their record."""
+    return {
+        path.parent.relative_to(results).as_posix(): read_json(path)
+        for path in sorted(results.glob("records/*/*/*/manifest.json"))
+    }
 
 
 def rejudge(
@@ -234,9 +257,10 @@ def rejudge(
     Raises:
         ConfigError: the judge or a setting cannot be used.
         DataError: the data set cannot be had.
-        StoreError: the data is another than that of the results, or the record is none.
+        StoreError: the data is another than that of the results, the record is none, or the oracle was changed.
         EngineError: the judge cannot be loaded, or fails at every request.
     """
+    check_oracle(submission.oracle, submission.oracle_version)
     manifest = submission.run.manifest
     config = _config(submission, judge, changes or {})
     suite = Suite(output, config, **options)
@@ -275,9 +299,8 @@ def _config(submission: Submission, judge: str, changes: Mapping[str, Any]) -> R
 
 def _check_data(here: Mapping[str, Any], submission: Submission) -> None:
     """Refuse data that is not what the results, and the submission, were made on."""
-    places = (submission.official, submission.place)
-    for place in places:
-        there = RunFolder(submission.results / place).manifest["data"]
+    for place, run in ((submission.official, submission.measured), (submission.place, submission.run)):
+        there = run.manifest["data"]
         for name in ("dataset", "sha256", "users_sha256", "taxonomy"):
             if here[name] != there.get(name):
                 raise StoreError(

@@ -32,6 +32,7 @@ from ..hf_datasets.results_published import load_results_published
 from ..hf_datasets.taxonomy import load_taxonomy, taxonomy_table
 from .asking import REACH
 from .comparison import Comparison
+from .oracle import Oracle
 from .prices import Prices
 from .profiles import find_profile
 from .requests import ModelRef
@@ -39,7 +40,7 @@ from .runfolder import RunFolder, read_json, slug, write_json
 from .score import METRICS, load_metric
 from .suitefolder import run_folders
 
-__all__ = ["RECORD_TABLES", "RESULTS_FORMAT", "ResultsFolder", "index_row"]
+__all__ = ["RECORD_TABLES", "RESULTS_FORMAT", "ResultsFolder", "check_oracle", "index_row"]
 
 RESULTS_FORMAT = 1
 RECORD_TABLES = ("users", "extractions", "evidence", "groundings", "retrievals", "mappings", "interests", "scores")
@@ -153,6 +154,29 @@ INDEX_SCHEMA = pa.schema(
 """``origin`` is measured, self-judged, re-judged or published; ``failure_modes`` and ``domains`` are JSON objects."""
 
 
+def check_oracle(path: Path, version: str) -> None:
+    """Refuse an oracle file whose content is not that of a version.
+
+    Raises:
+        StoreError: it is not, or the file is no oracle.
+    """
+    found = read_json(path)
+    try:
+        categories = found["oracle"]
+        verified_by = {user: dict.fromkeys(some, ()) for user, some in categories.items()}
+        oracle = Oracle(
+            found["taxonomy"], found["taxonomy_sha256"], found["judge"], dict(found["thresholds"]), verified_by
+        )
+        fits = oracle.version == version == found["version"] and oracle.categories == categories
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise StoreError(f"{path} is no oracle that this package wrote ({error!r}).") from error
+    if not fits:
+        raise StoreError(
+            f"{path} is not what its version says: expected {version}, its content makes {oracle.version}. It was "
+            "changed after it was written. Put the file back as it was, or score again."
+        )
+
+
 @dataclass
 class ResultsFolder:
     """A results folder on disk."""
@@ -183,7 +207,7 @@ class ResultsFolder:
 
         Raises:
             ConfigError: the data set may not be passed on at all.
-            StoreError: a run is not scored, or its oracle is not there.
+            StoreError: a run is not scored, or its oracle is not there, or was changed.
         """
         added, oracles = [], self.oracles
         Comparison.of_runs(run_folders(suite))  # says which run is not scored
@@ -198,6 +222,7 @@ class ResultsFolder:
             version = manifest["phases"]["score"]["oracle"]["version"]
             if not source.exists() or read_json(source).get("version") != version:
                 raise StoreError(f"{source} is not the oracle of {run.path}. Run `gistbench score {suite}` again.")
+            check_oracle(source, version)
             self.write_record(record.as_posix(), run, source, public=public, config=_settings(run.path.parent))
             (self.path / "oracles").mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, self.path / "oracles" / f"{version}.json")
@@ -434,6 +459,8 @@ def _counts_of_interests(
 
 def _rank(rows: list[dict[str, Any]], scores: Mapping[str, Mapping[str, Mapping[str, float | None]]]) -> None:
     """Write ranks and groups into the rows, from the users that all ranked models of a condition share."""
+    from .report.frames import letters  # it imports pandas
+
     by_condition: dict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         if not row["not_ranked"]:
@@ -449,18 +476,10 @@ def _rank(rows: list[dict[str, Any]], scores: Mapping[str, Mapping[str, Mapping[
                 continue
             found = load_metric("ig").rank_groups(columns, n_resamples=0)
             ranks = dict(zip(found["models"]["model"], found["models"]["rank"], strict=True))
-            letters: dict[str, str] = defaultdict(str)
-            for at, group in enumerate(found["groups"]):
-                for name in group:
-                    letters[name] += _letter(at)
+            marks = letters(found["groups"])
             for row in together:
-                row[f"rank_{metric}"], row[f"group_{metric}"] = ranks[row["id"]], letters[row["id"]]
+                row[f"rank_{metric}"], row[f"group_{metric}"] = ranks[row["id"]], marks[row["id"]]
                 row["n_ranked_users"] = found["n_users"]
-
-
-def _letter(at: int) -> str:
-    """Return a, b, ..., z, then a1, b1, ..."""
-    return chr(ord("a") + at % 26) + (str(at // 26) if at >= 26 else "")
 
 
 def _published_rows() -> Iterable[dict[str, Any]]:

@@ -8,6 +8,7 @@ import hashlib
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from glob import escape
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -124,15 +125,18 @@ def fetch_submission(
 ) -> tuple[Submission, str]:
     """Download a submitted record, and what is needed to judge it again.
 
+    Of another revision than ``main``, which anyone may have made, nothing but the record is taken: oracles, measured
+    records and which of them count are those of ``main``.
+
     Args:
         repo: the results data set.
         folder: where it goes.
         place: the record's folder; None where there is one self-judged record only.
-        revision: a branch, a commit, or a pull request such as ``refs/pr/3``.
+        revision: of the record: a branch, a commit, or a pull request such as ``refs/pr/3``.
         token: default ``$HF_TOKEN`` or the one that ``hf auth login`` stored.
 
     Returns:
-        The submission, and the commit.
+        The submission, and the commit that its record was taken from.
 
     Raises:
         ConfigError, StoreError: as of `find_submission`.
@@ -143,10 +147,13 @@ def fetch_submission(
     check_repo_name(repo)
     api = HfApi(token=token)
     with hub_errors(api.endpoint, repo):
-        commit = _fetch(api, repo, folder, MANIFESTS, revision)
-        submission = find_submission(folder, place)
-        needed = [f"{submission.place}/*.parquet", f"{submission.official}/users.parquet"]
-        _fetch(api, repo, folder, needed, commit)
+        main, proposed = folder / "main", folder / "proposed"
+        trusted = commit = _fetch(api, repo, main, MANIFESTS)
+        if revision is not None:
+            commit = _fetch(api, repo, proposed, MANIFESTS[-1:], revision)
+        submission = find_submission(main, place, proposed=None if commit == trusted else proposed)
+        _fetch(api, repo, submission.proposed or main, [f"{escape(submission.place)}/*.parquet"], commit)
+        _fetch(api, repo, main, [f"{escape(submission.official)}/users.parquet"], trusted)
     return submission, commit
 
 

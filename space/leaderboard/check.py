@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from .intake import SubmissionError
+from .metrics import MetricsError
 from .score import comparisons, score
 from .text import clean, excerpt, fits_name
 
@@ -77,6 +78,10 @@ def main() -> None:
         result = check(folder)
     except SubmissionError as error:
         result = {"problems": error.problems[:MAX_PROBLEMS]}
+    except MetricsError as error:
+        result = {
+            "problems": [f"Nothing can be scored at the moment, whatever the files are: {error} Try again later."]
+        }
     (folder / "result.json").write_text(json.dumps(result, allow_nan=False), encoding="utf-8")
 
 
@@ -301,11 +306,15 @@ def _fits(found: pa.DataType, kind: str) -> bool:
 
 def _problems(rows: Mapping[str, list[dict[str, Any]]], context: Mapping[str, Any]) -> Iterator[str]:
     """Yield what is wrong with the rows, in plain words; stop early where the rest would only repeat it."""
+    faults = []
     for name, table in rows.items():
         for number, row in enumerate(table, start=1):
             if fault := _row_fault(name, row):
-                yield f"{name}, row {number}: {fault}"
+                faults.append(f"{name}, row {number}: {fault}")
                 break  # the first of a table: the same mistake is seldom made once
+    if faults:
+        yield from faults
+        return  # what follows takes each value for what its column should hold
     users = [row["user_id"] for row in rows["users"]]
     known = set(users)
     for what, keys in (

@@ -22,6 +22,7 @@ __all__ = [
     "METRICS",
     "FolderSource",
     "HubSource",
+    "NotInResultsError",
     "Snapshot",
     "Source",
     "SourceError",
@@ -40,6 +41,10 @@ _INDEX_FILES = ("index.parquet", "published.parquet", "categories.parquet", "res
 
 class SourceError(Exception):
     """Results cannot be had: the source is away, or what it holds is no results folder."""
+
+
+class NotInResultsError(SourceError):
+    """The source was asked, and the results do not hold this."""
 
 
 class Source:
@@ -91,7 +96,7 @@ class FolderSource(Source):
         """Return the file's path."""
         path = self.path / _inside(place)
         if not path.is_file():
-            raise SourceError(f"The results have no {place}.")
+            raise NotInResultsError(f"The results have no {place}.")
         return path
 
     def qrels(self, revision: str) -> list[str]:
@@ -136,13 +141,21 @@ class HubSource(Source):
 
     def _ask(self, call: Any) -> Any:
         import httpx2
-        from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
+        from huggingface_hub.errors import (
+            EntryNotFoundError,
+            HfHubHTTPError,
+            HFValidationError,
+            LocalEntryNotFoundError,
+            OfflineModeIsEnabled,
+        )
 
         kinds = (HfHubHTTPError, HFValidationError, OfflineModeIsEnabled, httpx2.HTTPError, OSError, RuntimeError)
         try:
             return call()
         except kinds as error:
-            raise SourceError(f"The Hub does not give {self.name} ({type(error).__name__}).") from error
+            there = not isinstance(error, EntryNotFoundError) or isinstance(error, LocalEntryNotFoundError)
+            kind = SourceError if there else NotInResultsError
+            raise kind(f"The Hub does not give {self.name} ({type(error).__name__}).") from error
 
 
 def _inside(place: str) -> str:

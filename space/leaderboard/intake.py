@@ -4,8 +4,10 @@ Nothing in it decides where a byte goes: members are looked for by the few names
 under those names. Sizes are counted while bytes arrive, whatever a header declares.
 """
 
+import lzma
 import stat
 import zipfile
+import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import IO
@@ -21,6 +23,7 @@ MAX_MANIFEST_BYTES = 5_000_000
 MAX_MEMBERS = 60
 MAX_RATIO = 200
 CHUNK = 1 << 20
+_BROKEN_ZIP = (zipfile.BadZipFile, zlib.error, lzma.LZMAError)
 
 
 class SubmissionError(Exception):
@@ -63,10 +66,9 @@ def _unpack(archive: Path, folder: Path) -> None:
             chosen = _wanted(members)
             left = MAX_UNPACKED_BYTES
             for name, member in chosen.items():
-                limit = MAX_MANIFEST_BYTES if name == "manifest.json" else left
                 with opened.open(member) as source:
-                    left -= _write(source, folder / name, limit, name)
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError, ValueError) as error:
+                    left -= _write(source, folder / name, left)
+    except (*_BROKEN_ZIP, NotImplementedError, RuntimeError, EOFError, OSError, ValueError) as error:
         raise SubmissionError(f"The zip file cannot be read ({type(error).__name__}).") from error
 
 
@@ -102,17 +104,21 @@ def _copy(uploads: Sequence[Path], folder: Path) -> None:
         if (folder / path.name).exists():
             raise SubmissionError(f"{path.name} was uploaded twice.")
         with path.open("rb") as source:
-            left -= _write(source, folder / path.name, left, path.name)
+            left -= _write(source, folder / path.name, left)
 
 
-def _write(source: IO[bytes], target: Path, limit: int, name: str) -> int:
-    """Copy bytes up to a limit; return how many."""
+def _write(source: IO[bytes], target: Path, left: int) -> int:
+    """Copy bytes up to what is left and to what the file may have; return how many.
+
+    The manifest is read in the page's own process, so it may have less than the tables.
+    """
+    limit = min(left, MAX_MANIFEST_BYTES) if target.name == "manifest.json" else left
     written = 0
     with target.open("xb") as out:
         while chunk := source.read(CHUNK):
             written += len(chunk)
             if written > limit:
-                raise SubmissionError(f"{name} is larger than {limit:,} bytes.")
+                raise SubmissionError(f"{target.name} is larger than {limit:,} bytes.")
             out.write(chunk)
     return written
 
@@ -155,13 +161,14 @@ def take_from_hub(repo: str, folder: Path, token: str | None = None) -> str:
         places = {file: f"{inside}/{file}" if inside else file for file in FILES}
         if sum(listed.get(place, 0) for place in places.values()) > MAX_UPLOAD_BYTES:
             raise SubmissionError(f"The data set's files are larger than {MAX_UPLOAD_BYTES // 1_000_000} MB.")
+        left = MAX_UNPACKED_BYTES
         for file, place in places.items():
             if place in listed:
                 path = hf_hub_download(
                     name, place, repo_type="dataset", revision=commit, token=False, local_dir=folder / ".hub"
                 )
                 with Path(path).open("rb") as source:
-                    _write(source, folder / file, MAX_UNPACKED_BYTES, file)
+                    left -= _write(source, folder / file, left)
     except (HfHubHTTPError, HFValidationError, httpx2.HTTPError, OSError) as error:
         raise SubmissionError(f"The Hub does not give {name} ({type(error).__name__}). Is it public?") from error
     _check_complete(folder)

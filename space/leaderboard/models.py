@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from .data import METRICS, Snapshot, SourceError, records
+from .data import METRICS, NotInResultsError, Snapshot, SourceError, records
 from .metrics import MetricsError, paired
 from .pictures import REASONS
 from .text import MISSING, escape, number, percent, table
@@ -44,12 +44,28 @@ def model_choices(snapshot: Snapshot) -> list[tuple[str, str]]:
     ]
 
 
-@lru_cache(maxsize=256)
 def model_page(snapshot: Snapshot, id: str) -> str:
-    """Return the page of a row's model as HTML."""
+    """Return the page of a row's model as HTML; where its record is away, what the index says."""
     row = snapshot.row(id)
     if row is None or row["origin"] == "published":
         return "<p>Pick a model above, or press its name on the leaderboard.</p>"
+    try:
+        return _page_of_record(snapshot, id)
+    except SourceError as error:  # not kept: it may be there the next time
+        return "".join(_page_of_index(snapshot, row)) + f"<p>{escape(error)}</p>"
+
+
+@lru_cache(maxsize=256)
+def _page_of_record(snapshot: Snapshot, id: str) -> str:
+    row = snapshot.row(id)
+    assert row is not None
+    manifest = snapshot.manifest(row)
+    parts = _page_of_index(snapshot, row)
+    parts.insert(2, _rejudged(_mapping(manifest.get("rejudged"))))
+    return "".join([*parts, _reproduction(row, manifest)])
+
+
+def _page_of_index(snapshot: Snapshot, row: Mapping[str, Any]) -> list[str]:
     same = (snapshot.measured["model"] == row["model"]) & (snapshot.measured["revision"] == row["revision"])
     rows = snapshot.measured[same].sort_values(["dataset", "judge"])
     parts = [f"<h2>{escape(row['model'])} <small>@{escape(str(row['revision'])[:12])}</small></h2>", _badges(row)]
@@ -70,15 +86,7 @@ def model_page(snapshot: Snapshot, id: str) -> str:
             ],
         )
     )
-    parts.append(_strengths(row))
-    parts.append(_failures(row))
-    try:
-        manifest = snapshot.manifest(row)
-        parts.insert(2, _rejudged(_mapping(manifest.get("rejudged"))))
-        parts.append(_reproduction(row, manifest))
-    except SourceError as error:
-        parts.append(f"<p>{escape(error)}</p>")
-    return "".join(parts)
+    return [*parts, _strengths(row), _failures(row)]
 
 
 def _badges(row: Mapping[str, Any]) -> str:
@@ -206,17 +214,24 @@ def user_choices(snapshot: Snapshot, id: str) -> list[str]:
         return []
 
 
-@lru_cache(maxsize=256)
 def evidence(snapshot: Snapshot, id: str, user: str) -> str:
     """Return what a model said about a user, what it rests on, and what the judge made of it, as HTML."""
-    row = snapshot.row(id)
-    if row is None or not user:
+    if snapshot.row(id) is None or not user:
         return "<p>Pick a user to see the interests, their items and the judge's answers.</p>"
     try:
-        tables = {name: snapshot.record(row, name) for name in ("interests", "extractions", "groundings", "retrievals")}
-        engagements = snapshot.record(row, "evidence")
-    except SourceError:
+        return _evidence(snapshot, id, user)
+    except NotInResultsError:
         return "<p>The licence of this data set does not let us show its items; scores only.</p>"
+    except SourceError as error:
+        return f"<p>The records cannot be had at the moment. {escape(error)}</p>"
+
+
+@lru_cache(maxsize=256)
+def _evidence(snapshot: Snapshot, id: str, user: str) -> str:
+    row = snapshot.row(id)
+    assert row is not None
+    tables = {name: snapshot.record(row, name) for name in ("interests", "extractions", "groundings", "retrievals")}
+    engagements = snapshot.record(row, "evidence")
     texts = dict(zip(engagements["object_id"], engagements["object_text"], strict=True))
     own = engagements[engagements["user_id"] == user]
     kinds: dict[str, list[str]] = {}
@@ -254,7 +269,10 @@ def _interest(
         if verdict["verified"]
         else '<span class="no" aria-hidden="true">✗</span>'
     )
-    named = escape(category) if category else f"category {escape(_whole(verdict['category_id']))}"
+    number_of_category = _whole(verdict["category_id"])
+    # Without a taxonomy, each interest is its own category.
+    unnamed = "its own category" if number_of_category < 0 else f"category {number_of_category}"
+    named = escape(category) if category else unnamed
     items = "".join(
         f'<li class="{"kept" if item in relevant else "dropped"}">{_item(item, texts)} '
         f"<small>{escape(' '.join(kinds.get(item, ['not in the history'])))}, "
@@ -297,23 +315,28 @@ def _list(value: Any) -> list[str]:
 
 
 def _whole(value: Any) -> int:
-    return -1 if value is None or value != value else int(value)
+    return -1 if pd.isna(value) else int(value)
 
 
 # --- two models -----------------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=256)
 def compared(snapshot: Snapshot, a: str, b: str) -> str:
     """Return two rows side by side: paired differences with intervals, and where they differ most."""
-    rows = [snapshot.row(a), snapshot.row(b)]
-    one, two = rows
-    if one is None or two is None or "published" in (one["origin"], two["origin"]):
+    if any(row is None or row["origin"] == "published" for row in map(snapshot.row, (a, b))):
         return "<p>Pick two measured results. Published numbers have no per-user scores to compare.</p>"
     try:
-        frames = [snapshot.record(row, "scores") for row in (one, two)]
-    except SourceError as error:
+        return _compared(snapshot, a, b)
+    except (SourceError, MetricsError) as error:  # not kept: they may be there the next time
         return f"<p>{escape(error)}</p>"
+
+
+@lru_cache(maxsize=256)
+def _compared(snapshot: Snapshot, a: str, b: str) -> str:
+    one, two = snapshot.row(a), snapshot.row(b)
+    assert one is not None
+    assert two is not None
+    frames = [snapshot.record(row, "scores") for row in (one, two)]
     notes = [
         f"They differ in {what}: {escape(one[key])} and {escape(two[key])}."
         for key, what in (("dataset", "data set"), ("users_sha256", "users"), ("judge", "judge"), ("oracle", "oracle"))
@@ -322,24 +345,21 @@ def compared(snapshot: Snapshot, a: str, b: str) -> str:
     if one["dataset"] != two["dataset"] or one["users_sha256"] != two["users_sha256"]:
         return f"<p>These results are of different users, so no difference can be paired. {' '.join(notes)}</p>"
     lines: list[list[Any]] = []
-    try:
-        for metric, heading in METRICS.items():
-            scores = [_by_user(frame, metric) for frame in frames]
-            found = paired(*scores)
-            lines.append(
-                [
-                    heading,
-                    percent(found["median_a"]),
-                    percent(found["median_b"]),
-                    _signed(found["difference_of_means"]),
-                    _interval(found["ci_difference_of_means"]),
-                    f"{found['n_a_better']} / {found['n_b_better']} / {found['n_equal']}",
-                    f"{found['p_value']:.3g}",
-                    found["n_users"],
-                ]
-            )
-    except MetricsError as error:
-        return f"<p>{escape(error)}</p>"
+    for metric, heading in METRICS.items():
+        scores = [_by_user(frame, metric) for frame in frames]
+        found = paired(*scores)
+        lines.append(
+            [
+                heading,
+                percent(found["median_a"]),
+                percent(found["median_b"]),
+                _signed(found["difference_of_means"]),
+                _interval(found["ci_difference_of_means"]),
+                f"{found['n_a_better']} / {found['n_b_better']} / {found['n_equal']}",
+                f"{found['p_value']:.3g}",
+                found["n_users"],
+            ]
+        )
     names = [f"A: {one['model']}", f"B: {two['model']}"]
     if one["model"] == two["model"]:
         names = [f"{name} ({row['judge']}, {row['revision']})" for name, row in zip(names, (one, two), strict=True)]

@@ -1,5 +1,6 @@
 """The page: tabs, controls and what happens when one is used. What a reader chose is a `View`, kept in the address."""
 
+import os
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 import gradio as gr
 from gradio.components.plot import PlotData
 
-from .data import METRICS, Snapshot, Store
+from .data import METRICS, Snapshot, SourceError, Store
 from .intake import SubmissionError
 from .models import compared, evidence, model_choices, model_page, user_choices
 from .pictures import PICTURES, distribution, draw
@@ -17,7 +18,7 @@ from .submit import Submissions
 from .text import escape
 from .view import COLUMNS, LAYOUTS, ORIGINS, SIZES, WEIGHTS, View, chosen_rows, leaderboard
 
-__all__ = ["CSS", "build", "theme"]
+__all__ = ["CSS", "build", "client_of", "theme"]
 
 HERE = Path(__file__).parent
 CSS = (HERE / "page.css").read_text(encoding="utf-8")
@@ -54,6 +55,20 @@ def theme() -> Any:
 def build(store: Store, submissions: Submissions) -> gr.Blocks:
     """Build the page over a store of results."""
     return _Page(store, submissions).blocks
+
+
+def client_of(request: Any) -> str:
+    """Return the address of whoever asks.
+
+    A Space stands behind the Hub's proxy, which adds whom it heard to the end of X-Forwarded-For: what stands before is
+    the reader's own word. Elsewhere, anybody may write that header.
+    """
+    if os.environ.get("SPACE_ID"):
+        forwarded = request.headers.getlist("x-forwarded-for")
+        last = forwarded[-1].rpartition(",")[2].strip() if forwarded else ""
+        if last:
+            return str(last)
+    return request.client.host if request.client else "unknown"
 
 
 class _Page:
@@ -383,13 +398,18 @@ class _Page:
         snapshot = self._snapshot
         if snapshot is None:
             return [AWAY, None, "", gr.Dropdown([]), "", *self._address(view)]
-        figure = _spread(snapshot, view.model)
         about = "How the scores are spread over users: a median hides whether most users or few do well."
+        try:
+            figure = _spread(snapshot, view.model)
+        except SourceError as error:
+            figure, about = None, f"How the scores are spread over users cannot be shown at the moment. {error}"
+        else:
+            about = about if figure else ""
         users = user_choices(snapshot, view.model)
         return [
             model_page(snapshot, view.model),
             figure,
-            f"<p>{about}</p>" if figure else "",
+            f"<p>{escape(about)}</p>" if about else "",
             gr.Dropdown(users, value=view.user or None),
             evidence(snapshot, view.model, view.user),
             *self._address(view),
@@ -426,7 +446,7 @@ class _Page:
         ]
 
     def _check(self, files: list[str] | None, repo: str, request: gr.Request) -> list[Any]:
-        client = request.client.host if request.client else "unknown"
+        client = client_of(request)
         try:
             if not files and not (repo or "").strip():
                 raise SubmissionError("Choose files, or name a data set on the Hub.")

@@ -110,7 +110,7 @@ class Submissions:
     def __init__(self, store: Store, token: str | None = None) -> None:
         """Take the results that a submission is compared with, and the token that may open pull requests."""
         self._store, self._token = store, token
-        self._lock = threading.Lock()
+        self._lock, self._counting = threading.Lock(), threading.Lock()
         self._times: dict[str, deque[float]] = {}
         self._all: deque[float] = deque()
         self._folders: deque[tuple[float, Path]] = deque()
@@ -148,7 +148,7 @@ class Submissions:
                 take_from_hub(repo, folder)
             _write_context(snapshot, folder)
             result = _run_check(folder)
-        except SubmissionError:
+        except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
         finally:
@@ -191,16 +191,21 @@ class Submissions:
     def _spend(self, client: str) -> None:
         """Count a check, and drop what was kept for too long."""
         now = time.monotonic()
-        times = self._times.setdefault(client, deque())
-        for queue in (times, self._all):
-            while queue and queue[0] < now - 3600:
-                queue.popleft()
-        while self._folders and self._folders[0][0] < now - KEEP_SECONDS:
-            shutil.rmtree(self._folders.popleft()[1], ignore_errors=True)
-        if len(times) >= PER_HOUR or len(self._all) >= PER_HOUR_ALL:
-            raise SubmissionError(f"That is more than {PER_HOUR} checks in an hour. Try again later.")
-        times.append(now)
-        self._all.append(now)
+        with self._counting:
+            for queue in (*self._times.values(), self._all):
+                while queue and queue[0] < now - 3600:
+                    queue.popleft()
+            self._times = {name: queue for name, queue in self._times.items() if queue}
+            while self._folders and self._folders[0][0] < now - KEEP_SECONDS:
+                shutil.rmtree(self._folders.popleft()[1], ignore_errors=True)
+            if len(self._times.get(client, ())) >= PER_HOUR:
+                raise SubmissionError(f"That is more than {PER_HOUR} checks in an hour. Try again later.")
+            if len(self._all) >= PER_HOUR_ALL:
+                raise SubmissionError(
+                    f"All readers together have made {PER_HOUR_ALL} checks in an hour. Try again later."
+                )
+            self._times.setdefault(client, deque()).append(now)
+            self._all.append(now)
 
 
 def _write_context(snapshot: Snapshot, folder: Path) -> None:

@@ -41,6 +41,15 @@ ORIGINS = {
 LAYOUTS = {"rows": "one row per result", "matrix": "models × data sets"}
 PAGE_ROWS = 50
 MAX_TEXT = 120
+TELLING = {
+    "oracle": "oracle",
+    "thresholds": "thresholds",
+    "taxonomy_sha256": "taxonomy",
+    "is_scope": "IS over",
+    "users_sha256": "users",
+    "profile": "profile",
+}
+"""What several results of a model and judge on one data set may differ in, and how the matrix calls it."""
 DEFAULT_COLUMNS = ("ig_f1", "is", "hm", "coverage", "unusable", "judge", "size", "weights")
 
 
@@ -178,7 +187,7 @@ def leaderboard(snapshot: Snapshot, view: View) -> tuple[str, int, int]:
     """Return the leaderboard as HTML, the number of rows in all and of pages."""
     rows = chosen_rows(snapshot, view)
     if view.layout == "matrix":
-        return _matrix(snapshot.rows(rows), view)
+        return _matrix(snapshot.rows(rows), view, snapshot.oracles)
     n_pages = max(1, -(-len(rows) // PAGE_ROWS))
     page = min(view.page, n_pages)
     shown = rows.iloc[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]
@@ -265,8 +274,8 @@ def _cell(name: str, row: Mapping[str, Any]) -> str:
         return f'<td class="n">{number(row[COLUMNS[name].sort], 2 if name == "cost" else 1)}</td>'
     value = row[COLUMNS[name].sort]
     text = MISSING if _is_missing(value) else str(value)
-    if name == "judge" and not _is_missing(row.get("judge_revision")):
-        return f"<td>{escape(text)} <small>@{escape(str(row['judge_revision'])[:8])}</small></td>"
+    if name == "judge":
+        return f"<td>{_judge(text, row.get('judge_revision'))}</td>"
     if name == "taxonomy" and not _is_missing(row.get("taxonomy_sha256")):
         return f"<td>{escape(text)} <small>{escape(row['taxonomy_sha256'][:8])}</small></td>"
     return f"<td>{escape(text)}</td>"
@@ -278,16 +287,25 @@ def _with_interval(row: Mapping[str, Any], metric: str) -> str:
     return f"{percent(row[metric])}{interval}"
 
 
-def _matrix(rows: list[dict[str, Any]], view: View) -> tuple[str, int, int]:
-    """Return one metric of models by data sets; rows in the order of their means over the data sets shown."""
-    datasets = sorted({row["dataset"] for row in rows})
-    by_model: dict[tuple[str, str, str, str], dict[str, dict[str, Any]]] = {}
-    for row in rows:
-        key = (row["model"], str(row["revision"] or ""), str(row["judge"]), row["origin"])
-        by_model.setdefault(key, {}).setdefault(row["dataset"], row)
+def _judge(name: str, revision: Any) -> str:
+    return escape(name) if _is_missing(revision) else f"{escape(name)} <small>@{escape(str(revision)[:8])}</small>"
 
-    def mean(found: Mapping[str, Mapping[str, Any]]) -> tuple[int, float]:
-        values = [row[view.metric] for row in found.values() if not _is_missing(row[view.metric])]
+
+def _matrix(rows: list[dict[str, Any]], view: View, oracles: Mapping[str, str]) -> tuple[str, int, int]:
+    """Return one metric of models by data sets; rows in the order of their means over the data sets shown.
+
+    Each data set has oracles of its own, so what else results differ in is told apart within a cell: the result under
+    the oracle that submissions are scored against stands first, and counts for the order.
+    """
+    datasets = sorted({row["dataset"] for row in rows})
+    by_model: dict[tuple[str, ...], dict[str, list[dict[str, Any]]]] = {}
+    for row in sorted(rows, key=lambda row: (row["oracle"] != oracles.get(row["dataset"]), row["id"])):
+        names = ("model", "revision", "judge", "judge_revision", "origin")
+        key = tuple("" if _is_missing(row[name]) else str(row[name]) for name in names)
+        by_model.setdefault(key, {}).setdefault(row["dataset"], []).append(row)
+
+    def mean(found: Mapping[str, list[dict[str, Any]]]) -> tuple[int, float]:
+        values = [some[0][view.metric] for some in found.values() if not _is_missing(some[0][view.metric])]
         return len(values), sum(values) / len(values) if values else 0.0
 
     order = sorted(by_model, key=lambda key: (-mean(by_model[key])[0], -mean(by_model[key])[1], key))
@@ -296,22 +314,11 @@ def _matrix(rows: list[dict[str, Any]], view: View) -> tuple[str, int, int]:
     body = []
     for key in order[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]:
         found = by_model[key]
-        cells = []
-        for dataset in datasets:
-            here = found.get(dataset)
-            rank = (
-                ""
-                if here is None or _is_missing(here.get(f"rank_{view.metric}"))
-                else (f" <small>#{int(here[f'rank_{view.metric}'])}{escape(here[f'group_{view.metric}'])}</small>")
-            )
-            cells.append(
-                '<td class="n">–</td>'
-                if here is None
-                else f'<td class="n">{_with_interval(here, view.metric)}{rank}</td>'
-            )
-        kind = ' class="published"' if key[3] == "published" else ""
-        judge = f"<td>{escape(key[2])}</td>"
-        body.append(f"<tr{kind}>{_name_cell(next(iter(found.values())))}{judge}{''.join(cells)}</tr>")
+        cells = [_matrix_cell(found.get(dataset, []), view.metric) for dataset in datasets]
+        kind = ' class="published"' if key[4] == "published" else ""
+        judge = f"<td>{_judge(key[2], key[3])}</td>"
+        first = next(found[dataset][0] for dataset in datasets if dataset in found)
+        body.append(f"<tr{kind}>{_name_cell(first)}{judge}{''.join(cells)}</tr>")
     heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in ("Model", "Judge", *datasets))
     if not body:
         body = ["<tr><td>No row fits these filters.</td></tr>"]
@@ -323,6 +330,23 @@ def _matrix(rows: list[dict[str, Any]], view: View) -> tuple[str, int, int]:
         f"</caption><thead><tr>{heads}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"
     )
     return html, len(order), n_pages
+
+
+def _matrix_cell(rows: list[dict[str, Any]], metric: str) -> str:
+    """Return a model's results on a data set: one, or several with what they differ in."""
+    differing = [name for name in TELLING if len({str(row.get(name)) for row in rows}) > 1]
+    shown = []
+    for row in rows:
+        rank = (
+            ""
+            if _is_missing(row.get(f"rank_{metric}"))
+            else f" <small>#{int(row[f'rank_{metric}'])}{escape(row[f'group_{metric}'])}</small>"
+        )
+        about = ", ".join(
+            f"{TELLING[name]} {MISSING if _is_missing(row.get(name)) else str(row[name])[:16]}" for name in differing
+        )
+        shown.append(f"{_with_interval(row, metric)}{rank}" + f" <small>{escape(about)}</small>" * bool(about))
+    return f'<td class="n">{"<br>".join(shown) or MISSING}</td>'
 
 
 def _is_missing(value: Any) -> bool:

@@ -185,6 +185,41 @@ def test_a_submission_is_judged_again_from_its_pull_request(pushed, hub, environ
     assert [row["model"] for row in rows if row["origin"] == "re-judged"] == ["lexical/tfidf"]
 
 
+FETCH = """
+import json, sys
+from pathlib import Path
+from gistbench.runners.space_hub import fetch_submission
+submission, commit = fetch_submission("gistbench/results", Path(sys.argv[1]), sys.argv[2], revision=sys.argv[3])
+oracle = json.loads(submission.oracle.read_text())
+users = submission.measured.read("users", ["user_id"]).num_rows
+print(json.dumps([submission.official, submission.place, commit, len(oracle["oracle"]), users]))
+"""
+
+
+def test_a_pull_request_decides_about_nothing_but_its_record(pushed, hub, environment, submission, tmp_path):
+    repo = hub.repo("gistbench/results")
+    place, forged = "records/demo/mine@1/lexical--overlap+self-judged", "records/demo/forged@1/lexical--overlap@1"
+    files = dict(repo.head.files)
+    (official,) = (name for name in files if name.startswith("records/demo/lexical--hashtag@1/") and "users" in name)
+    blob = type(files[official])
+    about = json.loads(files[official.replace("users.parquet", "manifest.json")].content)
+    for path in submission():
+        files[f"{place}/{path.name}"] = blob(path.read_bytes(), None)
+    files[f"{place}/manifest.json"] = blob(json.dumps(about | {"origin": "self-judged"}).encode(), None)
+    about["phases"]["score"]["n_requested"] = 10**9
+    files[f"{forged}/manifest.json"] = blob(json.dumps(about | {"origin": "measured"}).encode(), None)
+    files[f"{forged}/users.parquet"] = files[official]
+    (oracle,) = (name for name in files if name.startswith("oracles/"))
+    files[oracle] = blob(json.dumps(json.loads(files[oracle].content) | {"oracle": {}}).encode(), None)
+    files["results.json"] = blob(b'{"format": 1, "oracles": {}}', None)
+    number, commit = repo.propose("forged", files)
+    command = [sys.executable, "-c", FETCH, str(tmp_path / "work"), place, f"refs/pr/{number}"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [official.rpartition("/")[0], place, commit.oid, 12, 12]
+    assert not list((tmp_path / "work").rglob("forged@1/*/users.parquet"))
+
+
 def test_the_last_results_are_served_where_the_hub_goes_away(pushed, environment, repo_root, tmp_path, demo_suite):
     with hub_server.Hub(tokens={WRITER: "gistbench"}) as other:
         own = environment | {"HF_ENDPOINT": other.endpoint, "HF_HOME": str(tmp_path)}

@@ -239,3 +239,51 @@ def test_options_that_do_not_fit(results, tmp_path, arguments, said):
     failed = CliRunner().invoke(app, [*command, *arguments])
     assert isinstance(failed.exception, (ConfigError, HubError))
     assert said in str(failed.exception)
+
+
+def changed(path, change):
+    """Change a JSON file."""
+    path.write_text(json.dumps(change(json.loads(path.read_text()))))
+
+
+def test_an_oracle_that_was_changed_is_refused(submitted, tmp_path):
+    results = submitted()
+    submission = find_submission(results)
+    changed(submission.oracle, lambda found: found | {"oracle": {user: [] for user in found["oracle"]}})
+    with pytest.raises(StoreError, match="not what its version says"):
+        rejudge(submission, tmp_path / "again", judge="lexical/overlap")
+
+
+def test_only_the_submitted_record_is_taken_of_a_proposal(submitted, results, tmp_path):
+    """What it says of data sets, oracles and measured records is not looked at."""
+    proposed = submitted()
+    measured = "records/demo/lexical--hashtag@1/lexical--overlap@1"
+    forged = proposed / "records/demo/forged@1/lexical--overlap@1"
+    shutil.copytree(proposed / measured, forged)
+
+    def boast(manifest):
+        manifest["phases"]["score"] |= {"n_requested": 10**9, "oracle": {"version": "forged"}}
+        return manifest
+
+    for path in (forged, proposed / measured):
+        changed(path / "manifest.json", boast)
+    changed(proposed / "results.json", lambda found: found | {"oracles": {"demo": "forged"}})
+    submission = find_submission(results, proposed=proposed)
+    assert submission.place == PLACE
+    assert submission.run.path == proposed / PLACE
+    assert submission.official in {
+        one.parent.relative_to(results).as_posix() for one in results.rglob("scores.parquet")
+    }
+    assert submission.measured.path == results / submission.official
+    assert submission.oracle.parent == results / "oracles"
+    found = rejudge(submission, tmp_path / "again", judge="lexical/overlap")
+    assert all(row["difference"] == 0 for row in found.scores)
+
+
+def test_a_proposal_cannot_take_the_place_of_a_measured_record(submitted, results):
+    proposed = submitted()
+    measured = "records/demo/lexical--hashtag@1/lexical--overlap@1"
+    shutil.rmtree(proposed / measured)
+    shutil.copytree(proposed / PLACE, proposed / measured)
+    with pytest.raises(ConfigError, match="place of a measured record"):
+        find_submission(results, measured, proposed=proposed)

@@ -8,7 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 from gistbench.hf_datasets.errors import ConfigError, StoreError
 from gistbench.hf_datasets.results_published import published_value
-from gistbench.runners.results import INDEX_SCHEMA, ResultsFolder
+from gistbench.runners.report.frames import letters
+from gistbench.runners.results import CONDITIONS, INDEX_SCHEMA, RANKED, ResultsFolder, _rank
 from gistbench.runners.score import load_metric
 
 
@@ -130,3 +131,19 @@ def test_an_oracle_that_is_not_the_runs_own_is_refused(demo_suite, tmp_path):
     (suite / "oracle.json").write_text(json.dumps(oracle | {"version": "other"}))
     with pytest.raises(StoreError, match="not the oracle"):
         ResultsFolder(tmp_path / "results").add(suite)
+
+
+def test_an_oracle_that_was_changed_is_refused(demo_suite, tmp_path):
+    suite = shutil.copytree(demo_suite, tmp_path / "suite")
+    oracle = json.loads((suite / "oracle.json").read_text())
+    (suite / "oracle.json").write_text(json.dumps(oracle | {"oracle": {}}))
+    with pytest.raises(StoreError, match="not what its version says"):
+        ResultsFolder(tmp_path / "results").add(suite)
+
+
+def test_groups_beyond_the_alphabet_are_named_as_in_reports():
+    """With 28 models that all differ, on 40 users each."""
+    rows = [{"id": f"m{n}", "not_ranked": "", **dict.fromkeys(CONDITIONS, "same")} for n in range(28)]
+    scores = {f"m{n}": {metric: {f"u{u}": n / 28 for u in range(40)} for metric in RANKED} for n in range(28)}
+    _rank(rows, scores)
+    assert {row["group_hm"] for row in rows} == {*letters([[str(n)] for n in range(28)]).values()}

@@ -5,6 +5,7 @@ import json
 import stat
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pyarrow as pa
@@ -12,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from gistbench.space.leaderboard import check as checking
 from gistbench.space.leaderboard import intake, submit
-from gistbench.space.leaderboard.intake import SubmissionError, take_files
+from gistbench.space.leaderboard.intake import SubmissionError, take_files, take_from_hub
 from gistbench.space.leaderboard.submit import Submissions
 
 
@@ -141,6 +142,15 @@ def first(**values):
         ({"users": first(user_id="stranger")}, "not among the data set's"),
         ({"users": first(n_engagements=-1)}, "out of range"),
         ({"users": first(scored=None)}, "scored is missing"),
+        ({"users": first(user_id=None)}, "user_id is missing"),
+        ({"extractions": first(item_ids=None)}, "item_ids is missing"),
+        (
+            {"evidence": lambda rows: [{**row, "user_id": None if at else "z"} for at, row in enumerate(rows)]},
+            "missing",
+        ),
+        ({"groundings": first(interest=None)}, "interest is missing"),
+        ({"retrievals": first(status=None)}, "status is missing"),
+        ({"mappings": first(interest=None)}, "interest is missing"),
         ({"users": first(n_chunks_answered=99)}, "more chunks"),
         ({"extractions": lambda rows: [*rows, rows[0]]}, "stand twice"),
         ({"extractions": first(interest="  ")}, "empty or longer"),
@@ -221,6 +231,28 @@ def test_manifests_that_are_no_json(submissions, submission, text):
         submissions.check(files, "", "1")
 
 
+def test_metrics_that_cannot_be_had_are_said(store, submission, monkeypatch, tmp_path):
+    monkeypatch.setenv("GISTBENCH_METRICS", str(tmp_path))
+    (tmp_path / "ig").mkdir()
+    (tmp_path / "ig" / "ig.py").write_text("raise ImportError('broken')\n")
+    with pytest.raises(SubmissionError, match=r"metric ig cannot be loaded.*Try again later"):
+        Submissions(store).check(submission(), "", "1")
+
+
+@pytest.mark.parametrize("kind", [MemoryError, KeyError, KeyboardInterrupt])
+def test_nothing_of_a_check_stays_where_it_breaks(store, submission, monkeypatch, kind):
+    seen = []
+
+    def breaks(folder):
+        seen.append(folder)
+        raise kind
+
+    monkeypatch.setattr(submit, "_run_check", breaks)
+    with pytest.raises(kind):
+        Submissions(store).check(submission(), "", "1")
+    assert not seen[0].exists()
+
+
 # --- what is hostile ------------------------------------------------------------------------------------------------
 
 
@@ -244,6 +276,58 @@ def test_a_zip_that_lies_about_sizes_is_stopped_while_it_unpacks(tmp_path, monke
     path.write_bytes(content.getvalue().replace((5_000).to_bytes(4, "little"), (100).to_bytes(4, "little")))
     with pytest.raises(SubmissionError):
         take_files([path], tmp_path)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_damaged_zip_is_said(tmp_path, method):
+    path = tmp_path / "x.zip"
+    with zipfile.ZipFile(path, "w", method) as archive:
+        archive.writestr("users.parquet", bytes(range(256)) * 9)
+        begin = archive.infolist()[0].header_offset + 30 + len("users.parquet")
+    content = bytearray(path.read_bytes())
+    content[begin : begin + 40] = b"\xff" * 40
+    path.write_bytes(bytes(content))
+    with pytest.raises(SubmissionError, match="zip file cannot be read"):
+        take_files([path], tmp_path)
+
+
+class HubOfOneFolder:
+    """Stands for the Hub's client: a data set with the files of a folder."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def __call__(self, **_):
+        return self
+
+    def dataset_info(self, name, **_):
+        return SimpleNamespace(sha="1")
+
+    def list_repo_tree(self, name, *_, **__):
+        return [SimpleNamespace(path=one.name, size=one.stat().st_size) for one in self.folder.iterdir()]
+
+    def download(self, name, place, **_):
+        return str(self.folder / place)
+
+
+@pytest.mark.parametrize("way", ["zip", "files", "hub"])
+def test_a_manifest_has_a_limit_of_its_own_whichever_way_it_comes(tmp_path, submission, monkeypatch, way):
+    """It is parsed in the page's own process."""
+    files = submission()
+    files[0].write_bytes(b" " * 5_000_001)
+    folder = tmp_path / "taken"
+    folder.mkdir()
+    hub = HubOfOneFolder(files[0].parent)
+    monkeypatch.setattr("huggingface_hub.HfApi", hub)
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", hub.download)
+    monkeypatch.setattr(intake, "MAX_RATIO", 10**9)
+    ways = {
+        "zip": lambda: take_files([zipped(tmp_path / "run.zip", files)], folder),
+        "files": lambda: take_files(files, folder),
+        "hub": lambda: take_from_hub("a/b", folder),
+    }
+    with pytest.raises(SubmissionError, match=r"manifest\.json is larger than 5,000,000 bytes"):
+        ways[way]()
 
 
 @pytest.mark.parametrize("name", ["../users.parquet", "/users.parquet", "a/../../users.parquet", "..\\users.parquet"])
@@ -394,6 +478,18 @@ def test_the_rate_is_limited(submissions):
         submissions.check([], "x", "9.9.9.9")
     with pytest.raises(SubmissionError, match="Name a data set"):
         submissions.check([], "x", "8.8.8.8")
+
+
+def test_who_was_here_long_ago_is_forgotten(submissions, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(submit.time, "monotonic", lambda: now[0])
+    for client in ("1.1.1.1", "2.2.2.2"):
+        with pytest.raises(SubmissionError, match="Name a data set"):
+            submissions.check([], "x", client)
+    now[0] = 3601.0
+    with pytest.raises(SubmissionError, match="Name a data set"):
+        submissions.check([], "x", "3.3.3.3")
+    assert set(submissions._times) == {"3.3.3.3"}
 
 
 @pytest.mark.parametrize("name", ["x", "a/../b", "/etc/passwd", "a//b", "a" * 400 + "/b", "a/b/../../c"])

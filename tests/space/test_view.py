@@ -3,7 +3,10 @@
 import csv
 import doctest
 import io
+import re
+from dataclasses import replace
 
+import pandas as pd
 import pytest
 from gistbench.space.leaderboard import text
 from gistbench.space.leaderboard.text import escape, fits_name, to_csv
@@ -76,6 +79,43 @@ def test_both_layouts_show_each_model(snapshot):
         assert n_pages == 1
         assert html.count("<table") == 1
         assert 'scope="row"' in html
+
+
+def with_rows(snapshot, *changes):
+    """Return results of one model's row, and of the same with changes."""
+    row = snapshot.index[snapshot.index["model"] == "lexical/tfidf"].iloc[0].to_dict()
+    rows = [{**row, **change, "id": f"id{at}"} for at, change in enumerate(changes)]
+    return replace(snapshot, index=pd.DataFrame(rows), texts=tuple("" for _ in rows))
+
+
+def shown_in_matrix(snapshot):
+    html, n_rows, _ = leaderboard(snapshot, View(layout="matrix"))
+    return re.findall(r"[0-9.]+", " ".join(re.findall(r'<td class="n">([0-9.]+)', html))), n_rows, html
+
+
+def test_a_matrix_shows_results_of_two_revisions_of_a_judge_apart(snapshot):
+    two = [{"hm": 0.3, "judge_revision": "aaa"}, {"hm": 0.9, "judge_revision": "bbb"}]
+    for changes in (two, two[::-1]):
+        found, n_rows, html = shown_in_matrix(with_rows(snapshot, *changes))
+        assert (found, n_rows) == (["90.0", "30.0"], 2)
+        assert "@aaa" in html
+        assert "@bbb" in html
+
+
+def test_a_matrix_shows_results_of_two_oracles_whatever_the_order_of_rows(snapshot):
+    """Oracles differ from data set to data set, so they are told apart within a cell: today's first."""
+    today = snapshot.oracles["demo"]
+    other = {"hm": 0.4, "dataset": "other", "oracle": "o1"}
+    two = [{"hm": 0.3, "oracle": "0former"}, {"hm": 0.9, "oracle": today}, other]
+    shown = set()
+    for changes in (two, two[::-1]):
+        html, n_rows, _ = leaderboard(with_rows(snapshot, *changes), View(layout="matrix"))
+        assert n_rows == 1
+        shown.add(html)
+        assert html.index("90.0") < html.index("30.0") < html.index("40.0")
+        assert "oracle 0former" in html
+        assert "oracle o1" not in html
+    assert len(shown) == 1
 
 
 def test_no_rows_is_said(snapshot):
