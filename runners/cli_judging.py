@@ -13,10 +13,11 @@ from rich.table import Table
 from ..hf_datasets.errors import ConfigError
 from .cli_options import ASKING, LIMITS, MODELS, SPECIFICATION, Budget, Limit, Profiles, RetryFailed, Store, option
 from .cli_session import session
+from .cli_tables import show_sheet
 from .parsing.taste import MAX_CHARS
 
 if TYPE_CHECKING:
-    from .qrels.judged import Judged
+    from .qrels.judged import Part
     from .qrels.judging import Judging
     from .qrels.work import Work
     from .stages.grade import Condition
@@ -193,10 +194,11 @@ def expand(
     out.print(table)
     out.print(f"Written to [bold]{escape(str(folder.path / 'expanded'))}[/bold].", soft_wrap=True)
     if hub_folder is not None:
-        write_folder(folder, parts, hub_folder, with_ratings=with_ratings)
+        files = write_folder(folder, parts, hub_folder, with_ratings=with_ratings)
         out.print(f"Data set folder: [bold]{escape(str(hub_folder))}[/bold].", soft_wrap=True)
-    if push is not None and hub_folder is not None:
-        out.print(f"Pushed to {escape(push)}, commit {push_folder(hub_folder, push, private=private)[:12]}.")
+        if push is not None:
+            commit = push_folder(hub_folder, push, files, private=private)
+            out.print(f"Pushed to {escape(push)}, commit {commit[:12]}.")
 
 
 def experiments(
@@ -220,7 +222,10 @@ def experiments(
 
         gistbench qrels experiments -w work/ml --name judge@1 -o out/tables --resamples 200
     """
-    _write_experiments(work, name, output, resamples, seed, relevance_threshold)
+    from .qrels.judged import graded_parts
+
+    parts = graded_parts(work_folder(work), name or None)
+    _write_experiments(work, parts, output, resamples, seed, relevance_threshold)
 
 
 def uncertain(
@@ -309,6 +314,7 @@ def run(
     from .qrels.expand import expand as expand_step
     from .qrels.induce import induce as induce_step
     from .qrels.judge import judge as judge_step
+    from .qrels.judged import graded_parts
     from .qrels.pool import pool as pool_step
     from .qrels.recommend import recommend as recommend_step
     from .qrels.sample import SIZES
@@ -331,9 +337,11 @@ def run(
         records = judge_step(folder, judging, conditions, pairs=which, n_samples=samples, max_items=max_items)
         name = judging.name
     _show_judged(records)
-    for judged, condition in _parts(folder, [name]):
+    # Other grades may be there, of an older pool: they are paid for and kept, and not asked about here.
+    parts = graded_parts(folder, [name], conditions)
+    for judged, condition in parts:
         expand_step(folder, judged, condition)
-    _write_experiments(work, [name], None, resamples, seed, 4.0)
+    _write_experiments(work, parts, None, resamples, seed, 4.0)
 
 
 def panel(
@@ -400,31 +408,26 @@ def _asking(
 
 
 def _write_experiments(
-    work: Path, names: list[str] | None, output: Path | None, resamples: int, seed: int, threshold: float
+    work: Path, parts: "list[Part]", output: Path | None, resamples: int, seed: int, threshold: float
 ) -> None:
     from .qrels.beyond import beyond
     from .qrels.experiments import experiments as compute
-    from .qrels.write import laid_out, write_analyses
+    from .qrels.write import write_analyses
+    from .report.export import sheet
 
     folder = work_folder(work)
     options: dict[str, Any] = {"n_resamples": resamples, "seed": seed, "relevance_threshold": threshold}
-    found = [*compute(folder, names or None, **options), *beyond(folder, names or None, **options)]
+    found = [*compute(folder, parts, **options), *beyond(folder, parts, **options)]
     path = output or folder.path / "experiments"
     write_analyses(found, path)
     for one in found:
         if one.missing:
             out.print(f"{one.title}: not computed. {escape(one.missing)}", soft_wrap=True)
         for name, layout in one.layouts.items():
-            wide = laid_out(one.tables[name], layout)
-            heads = [*map(str, wide.index.names), *(" / ".join(c) if isinstance(c, tuple) else str(c) for c in wide)]
-            table = Table(*heads, title=escape(one.title))
-            for column in table.columns[wide.index.nlevels :]:
-                column.justify = "right"
-            for index, row in zip(wide.index, wide.to_numpy(), strict=True):
-                first = index if isinstance(index, tuple) else (index,)
-                table.add_row(*(escape(str(cell)) for cell in (*first, *row)))
-            Console(width=max(out.width, 170)).print(table)
-    out.print("In brackets: 95 % intervals over users; in parentheses: the paper's numbers.")
+            laid_out = sheet(one.tables[name], layout)
+            show_sheet(out, laid_out, one.title)
+            if laid_out.note:
+                out.print(escape(laid_out.note), highlight=False)
     out.print(f"Written to [bold]{escape(str(path))}[/bold]: tables and figures.", soft_wrap=True)
 
 
@@ -471,13 +474,10 @@ def _pairs(text: str) -> Any:
     return text
 
 
-def _parts(work: "Work", names: list[str] | None) -> "list[tuple[Judged, Condition]]":
-    from .qrels.judged import Judged, judged_names
+def _parts(work: "Work", names: list[str] | None) -> "list[Part]":
+    from .qrels.judged import graded_parts
 
-    chosen = names or judged_names(work)
-    parts = [
-        (judged, condition) for judged in (Judged(work, name) for name in chosen) for condition in judged.conditions
-    ]
+    parts = graded_parts(work, names or None)
     if not parts:
         raise ConfigError(
             f"No judge graded pairs in {work.path}. Run `gistbench qrels judge --work {work.path}` first."

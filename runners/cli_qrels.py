@@ -172,6 +172,8 @@ def recommend(
     out.print(table)
     for name, why in record["unfit"].items():
         out.print(f"Left out: {escape(name)} {escape(why)}.", soft_wrap=True)
+    for name, algorithm in record.get("stand_ins", {}).items():
+        out.print(f"{escape(name)} stands for {escape(algorithm)}, whose first setting is left out.", soft_wrap=True)
     _next(work, "sample")
 
 

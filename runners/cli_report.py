@@ -5,14 +5,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
-from rich.measure import Measurement
-from rich.table import Table
 
 from ..hf_datasets.errors import ConfigError, StoreError
 from .cli_options import option
+from .cli_tables import empty_table, print_whole, show_sheet
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -338,7 +336,7 @@ def _tests(run: "Run", user: str) -> "list[dict[str, Any]]":
 
 def _show_tests(tests: "list[dict[str, Any]]", whole: bool) -> None:
     """Print test sets: all their items, or only what backs the interest or was picked."""
-    table = _table("Tests of specificity: what the judge was shown, and picked")
+    table = empty_table("Tests of specificity: what the judge was shown, and picked")
     for heading in ("Interest", "Object", "Content", "Its own", "Picked"):
         table.add_column(heading, overflow="fold", max_width=60)
     for test in tests:
@@ -351,38 +349,13 @@ def _show_tests(tests: "list[dict[str, Any]]", whole: bool) -> None:
         if left_out or not items:
             said = f"{left_out} more, not picked" if items or left_out else f"no test: {test['status']}"
             table.add_row(escape(test["interest"]), "", f"[dim]{escape(said.replace('_', ' '))}[/dim]", "", "")
-    _print_whole(table)
-
-
-def _table(title: str) -> Table:
-    return Table(title=escape(title), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
-
-
-def _print_whole(table: Table) -> None:
-    """Print a table wider than the terminal rather than cut."""
-    wide = Console(width=1000)
-    needed = Measurement.get(wide, wide.options, table).maximum
-    Console(width=max(out.width, min(needed, 1000))).print(table)
+    print_whole(out, table)
 
 
 def _show_frame(frame: "pd.DataFrame", title: str) -> None:
     from .report.export import sheet
 
-    found = sheet(frame, max_rows=10_000)
-    table = _table(title)
-    for heading in found.columns:
-        table.add_column(
-            escape(heading.text), justify="right" if heading.numeric else "left", no_wrap=heading.numeric,
-            overflow="fold", max_width=60,
-        )  # fmt: skip
-    for row in found.rows:
-        cells = []
-        for cell in row:
-            text = escape(" ".join(cell.text.split()))
-            text = f"[bold]{text}[/bold]" if cell.best else text
-            cells.append(text + (f" [dim]\\[{cell.interval}][/dim]" if cell.interval else ""))
-        table.add_row(*cells)
-    _print_whole(table)
+    show_sheet(out, sheet(frame, max_rows=10_000), title)
 
 
 def _show_differences(differences: "pd.DataFrame") -> None:

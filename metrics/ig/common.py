@@ -123,6 +123,11 @@ class CheckedMetric:
         )
         return result
 
+    @staticmethod
+    def adjusted(p_values: Sequence[float] | FloatArray, correction: str = "holm") -> FloatArray:
+        """Return p values adjusted for their number, by one of `CORRECTIONS`."""
+        return adjusted(np.asarray(p_values, dtype=np.float64), correction)
+
     def add_batch(self, *, predictions: Any = None, references: Any = None, **kwargs: Any) -> None:
         """Check and store several rows."""
         super().add_batch(**self._plain(predictions, references), **kwargs)  # type: ignore[misc]

@@ -21,7 +21,7 @@ from .calibrate import calibrate
 from .experiments import LABELS, METRICS, PLOTS, mean_absolute_error, shown_as
 from .families import agreement_by_family, family_of
 from .holes import holes
-from .judged import Judged, judged_names
+from .judged import Part, graded_parts
 from .powered import MIN_LABELLED, prediction_powered
 from .setting import Setting, score_setting
 from .validate import read_validations
@@ -34,7 +34,7 @@ LABELLED_SHARE = 0.25
 
 def beyond(
     work: Work,
-    names: Sequence[str] | None = None,
+    parts: Sequence[Part] | None = None,
     *,
     n_resamples: int = 1000,
     seed: int = 0,
@@ -44,14 +44,14 @@ def beyond(
 
     Args:
         work: a folder with a pool.
-        names: of judges; None: all who graded.
+        parts: judges and conditions; None: all that were graded for this pool.
         n_resamples: of the bootstrap over users.
         seed: of the folds, of the users taken for judged, and of the bootstrap.
         relevance_threshold: the lowest rating that is relevant for AP.
     """
     setting = Setting.read(work)
-    chosen = judged_names(work) if names is None else names
-    graded, pooled = (list(_graded(work, chosen, but=pairs)) for pairs in ("pool", "test"))
+    parts = graded_parts(work) if parts is None else parts
+    graded, pooled = (list(_graded(parts, but=pairs)) for pairs in ("pool", "test"))
     options = {"n_resamples": 0, "relevance_threshold": relevance_threshold}
     return [
         _calibration(setting, graded, seed, options),
@@ -62,13 +62,11 @@ def beyond(
     ]
 
 
-def _graded(work: Work, names: Sequence[str], *, but: str) -> Iterator[tuple[dict[str, Any], Any]]:
+def _graded(parts: Sequence[Part], *, but: str) -> Iterator[tuple[dict[str, Any], Any]]:
     """Yield key and grades of each judge and condition, but of those who graded such pairs alone."""
-    for name in names:
-        judged = Judged(work, name)
-        for condition in judged.conditions:
-            if judged.record(condition.name)["settings"]["pairs"] != but:
-                yield _key(name, condition), judged.grades(condition)
+    for judged, condition in parts:
+        if judged.record(condition.name)["settings"]["pairs"] != but:
+            yield _key(judged.name, condition), judged.grades(condition)
 
 
 def _key(name: str, condition: Condition) -> dict[str, Any]:
@@ -103,8 +101,8 @@ def _calibration(setting: Setting, graded: Sequence[Any], seed: int, options: di
     return _analysis(
         "calibration",
         "Grades calibrated to people's ratings",
-        "Isotonic, learned on the held-out pairs of other users. mean_rating_g is the rating that grade g stands for. "
-        "NDCG alone: an expected rating is seldom 4 or more, so AP's threshold does not suit it.",
+        "Isotonic, learned on the held-out pairs of other users: the rating that each grade stands for. NDCG alone: an "
+        "expected rating is seldom 4 or more, so AP's threshold does not suit it.",
         pd.DataFrame(rows),
         notes=tuple(notes),
     )
@@ -164,8 +162,8 @@ def _powered(setting: Setting, graded: Sequence[Any], seed: int, options: dict[s
         "powered",
         "Prediction-powered estimates",
         "As if people had judged a quarter of the users only: estimates of the mean over all users on held-out pairs. "
-        "held_share: systems whose interval holds the true mean; relative_width: of the interval, against that of "
-        "people's judgements alone.",
+        "Intervals that hold: systems whose interval holds the true mean; relative width: of the interval, against "
+        "that of people's judgements alone.",
         frame,
         more=tables,
     )
@@ -191,7 +189,7 @@ def _circularity(setting: Setting, graded: Sequence[Any], seed: int, n_resamples
     return _analysis(
         "circularity",
         "Judge and people by family of recommenders",
-        "favour: grade minus rating on held-out pairs that the family lists, less the same on those that it does not.",
+        "Favour: grade minus rating on held-out pairs that the family lists, less the same on those that it does not.",
         frame[["judge", "mode", "plot", *(c for c in frame if c not in ("judge", "mode", "plot"))]]
         if len(frame)
         else frame,

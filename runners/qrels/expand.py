@@ -6,6 +6,7 @@ outside the pool are never added.
 """
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from ...hf_datasets._atomic import replacing
 from ...hf_datasets.errors import ConfigError
 from ..runfolder import write_json
 from ..stages.grade import Condition
-from .judged import Judged, held_out_pairs, sampled_users
+from .judged import PAIR_SEPARATOR, Judged, held_out_pairs, pair_keys, sampled_users
 from .validate import read_validations
 from .work import Work, write_table
 
@@ -44,7 +45,6 @@ EXPANDED = pa.schema(
     ]
 )
 """Q^E. ``rating`` is that of ``source``: ``human``, ``validated`` or ``llm``; what the others say stands beside it."""
-_SEPARATOR = "\x1f"
 
 
 def expand(work: Work, judged: Judged, condition: Condition) -> dict[str, Any]:
@@ -115,9 +115,9 @@ def expand_tables(
     >>> expand_tables(human, pool, grades)[0].select(["item", "rating", "source"]).to_pylist()
     [{'item': 'a', 'rating': 4.5, 'source': 'human'}, {'item': 'b', 'rating': 2.0, 'source': 'llm'}]
     """
-    human_key, pool_key, llm_key = (_keys(table) for table in (human, pool, grades))
+    human_key, pool_key, llm_key = (pair_keys(table) for table in (human, pool, grades))
     checked = validated if validated is not None else pa.table({"user": [], "item": [], "grade": []})
-    checked_key = _keys(checked)
+    checked_key = pair_keys(checked)
     keys = pc.unique(pa.concat_arrays([human_key, pool_key]))
     keys = keys.take(pc.sort_indices(keys))
 
@@ -135,7 +135,7 @@ def expand_tables(
         "human",
         pc.if_else(pc.is_valid(validated_grade), "validated", pc.if_else(pc.is_valid(grade), "llm", None)),
     )
-    parts = pc.split_pattern(keys, _SEPARATOR, max_splits=1)
+    parts = pc.split_pattern(keys, PAIR_SEPARATOR, max_splits=1)
     table = pa.table(
         {
             "user": pc.list_element(parts, 0),
@@ -156,7 +156,7 @@ def expand_tables(
     return table.filter(is_judged), int(pc.sum(pc.invert(is_judged)).as_py() or 0)
 
 
-def hub_folder(work: Work, parts: Sequence[tuple[Judged, Condition]], path: Path, *, with_ratings: bool) -> Path:
+def hub_folder(work: Work, parts: Sequence[tuple[Judged, Condition]], path: Path, *, with_ratings: bool) -> list[str]:
     """Write expanded judgements as a folder that `datasets.load_dataset` and the Hub read, one config for each.
 
     Args:
@@ -164,6 +164,9 @@ def hub_folder(work: Work, parts: Sequence[tuple[Judged, Condition]], path: Path
         parts: judges and conditions.
         path: of the folder.
         with_ratings: whether people's ratings go into it, which the licence of a data set may forbid to pass on.
+
+    Returns:
+        The files that were written, as paths in the folder; what else is in it stays.
 
     Raises:
         ConfigError: nothing to write, or ratings of a data set that may not be passed on.
@@ -188,12 +191,18 @@ def hub_folder(work: Work, parts: Sequence[tuple[Judged, Condition]], path: Path
         write_table(path / "data" / f"{name}.parquet", table)
         configs.append({"config_name": name, "data_files": f"data/{name}.parquet", "n_rows": table.num_rows})
     with replacing(path / "README.md") as temporary:
-        temporary.write_text(_card(split, configs, with_ratings), encoding="utf-8")
-    return path
+        temporary.write_text(_card(split["dataset"], configs, with_ratings), encoding="utf-8")
+    return ["README.md", *(one["data_files"] for one in configs)]
 
 
-def push_folder(path: Path, repo: str, *, private: bool = False) -> str:
-    """Push a folder as a dataset repository, in one commit; return the commit.
+def push_folder(path: Path, repo: str, files: Sequence[str], *, private: bool = False) -> str:
+    """Push files of a folder to a dataset repository, in one commit; return the commit.
+
+    Args:
+        path: of the folder.
+        repo: ``namespace/name``; made where it is not there.
+        files: what :func:`hub_folder` wrote. Nothing else is pushed: an earlier call may have left ratings there.
+        private: whether a repository that is made is private.
 
     Raises:
         HubError: the repository cannot be written to.
@@ -206,14 +215,14 @@ def push_folder(path: Path, repo: str, *, private: bool = False) -> str:
     api = HfApi()
     with hub_errors(api.endpoint, repo):
         api.create_repo(repo, repo_type="dataset", private=private, exist_ok=True)
-        done = api.upload_folder(folder_path=path, repo_id=repo, repo_type="dataset", commit_message="Judgements")
+        done = api.upload_folder(
+            folder_path=path,
+            repo_id=repo,
+            repo_type="dataset",
+            commit_message="Judgements",
+            allow_patterns=list(files),
+        )
     return str(done.oid)
-
-
-def _keys(table: pa.Table) -> pa.Array:
-    columns = [table[name].cast(pa.string()) for name in ("user", "item")]
-    joined = pc.binary_join_element_wise(*columns, _SEPARATOR)
-    return joined.combine_chunks() if isinstance(joined, pa.ChunkedArray) else joined
 
 
 def _may_be_passed_on(dataset: str) -> bool:
@@ -222,18 +231,19 @@ def _may_be_passed_on(dataset: str) -> bool:
     return config_record(dataset).redistributable if dataset in TABLE_NAMES else True
 
 
-def _card(split: dict[str, Any], configs: list[dict[str, Any]], with_ratings: bool) -> str:
+def _card(dataset: str, configs: list[dict[str, Any]], with_ratings: bool) -> str:
     front = "\n".join(
         f"  - config_name: {json.dumps(one['config_name'])}\n    data_files: {json.dumps(one['data_files'])}"
         for one in configs
     )
     rows = "\n".join(f"| {one['config_name']} | {one['n_rows']:,} |" for one in configs)
     human = "People's held-out ratings are among them." if with_ratings else "People's ratings are not among them."
+    licence, source = _licence(dataset, with_ratings)
     return f"""---
-configs:
+{licence}configs:
 {front}
 ---
-# Relevance judgements of a language model for {split["dataset"]}
+# Relevance judgements of a language model for `{Path(dataset).name}`
 
 Made by `gistbench qrels`: grades from 0 to 5 of pooled pairs of users and items. {human} `source` says where each
 judgement comes from (`human`, `validated`, `llm`), `request_key` identifies the question.
@@ -241,4 +251,27 @@ judgement comes from (`human`, `validated`, `llm`), `request_key` identifies the
 | config | judgements |
 |---|---:|
 {rows}
+{source}"""
+
+
+def _licence(dataset: str, with_ratings: bool) -> tuple[str, str]:
+    """Return what a card says of where a named data set's pairs are from: a line of the front matter, and a section."""
+    from ...hf_datasets.registry import TABLE_NAMES, config_record
+
+    if dataset not in TABLE_NAMES:
+        return "", ""
+    record = config_record(dataset)
+    section = f"""
+## Source
+
+The users and items are those of {record.title} ({record.homepage}). Please cite: {record.citation}
 """
+    if not with_ratings:
+        return "", section
+    section += f"""
+The ratings are passed on under their licence, {record.licence}. They are those that the split held out, of the sampled
+users only, beside a model's grades.
+"""
+    creative = re.match(r"CC (BY[A-Z-]*) (\d\.\d)", record.licence)
+    name = f"license: cc-{creative[1].lower()}-{creative[2]}\n" if creative else ""
+    return name, section

@@ -5,24 +5,24 @@ Rows say how many systems were ranked, how many pairs of them tie, and what the 
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from ...hf_datasets.errors import StoreError
 from ...hf_datasets.results_published import load_results_published
 from ..report.analysis import Analysis, FigureSpec, Layout, Reference
 from ..report.figures_style import short
 from ..stages.grade import MODES, Condition
 from ..stages.induce import render_taste
-from .judged import PROFILES, Judged, judged_names
+from .judged import PROFILES, Part, graded_parts
 from .setting import RANKINGS, Setting, score_setting
 from .work import Work
 
-__all__ = ["experiments", "mean_absolute_error", "published_cell", "shown_as"]
+__all__ = ["PRINTED", "Printed", "experiments", "mean_absolute_error", "published_cell", "shown_as"]
 
 FloatArray = npt.NDArray[np.float64]
 LABELS = {"ipp": "IPP", "profile": "Profile", "ipp+profile": "IPP + Profile"}
@@ -31,9 +31,25 @@ METRICS = {"ap": "AP", "ndcg": "NDCG"}
 POOLS = {"synthetic": "Synthetic pool", "augmented": "Augmented pool"}
 
 
+class Printed(NamedTuple):
+    """What the paper prints of a data set: its name there, and the numbers of its tables."""
+
+    row: str | None = None
+    agreement: int | None = None
+    stability: int | None = None
+    coupling: int | None = None
+
+
+PRINTED = {
+    "movielens_ratings": Printed("MovieLens 32M", 4, 5, 6),
+    "goodbooks_ratings": Printed("Goodbooks-10k", 7, None, 8),
+}
+"""By the data set's name; of any other the paper says nothing."""
+
+
 def experiments(
     work: Work,
-    names: Sequence[str] | None = None,
+    parts: Sequence[Part] | None = None,
     *,
     n_resamples: int = 1000,
     seed: int = 0,
@@ -43,7 +59,7 @@ def experiments(
 
     Args:
         work: a folder with a pool; what no judge graded is said to be missing.
-        names: of judges; None: all who graded.
+        parts: judges and conditions; None: all that were graded for this pool.
         n_resamples: of the bootstrap over users.
         seed: of the bootstrap.
         relevance_threshold: the lowest rating that is relevant for AP.
@@ -54,25 +70,24 @@ def experiments(
     Raises:
         StoreError: there is no pool, or grades were given for another one.
     """
-    names = judged_names(work) if names is None else list(names)
-    dataset = str(work.record("split")["dataset"])
-    is_books = "goodbooks" in dataset
-    found = [_table_1(work, names), _table_2(work, is_books), _table_3(work, is_books)]
-    scored = _score_all(work, names, n_resamples, seed, relevance_threshold)
-    found.append(_agreement_table(scored, 7 if is_books else 4))
-    found.append(_stability_table(scored, None if is_books else 5))
-    found.append(_coupling_table(scored, 8 if is_books else 6))
+    parts = graded_parts(work) if parts is None else parts
+    printed = PRINTED.get(str(work.record("split")["dataset"]), Printed())
+    found = [_table_1(parts), _table_2(work, printed), _table_3(work, printed)]
+    scored = _score_all(work, parts, n_resamples, seed, relevance_threshold)
+    found.append(_agreement_table(scored, printed))
+    found.append(_stability_table(scored, printed))
+    found.append(_coupling_table(scored, printed))
     found += [_effectiveness(scored), _rank_shifts(scored), _confusion(scored), _pool_popularity(work)]
     return found
 
 
-def published_cell(table: int | None, row: str, column: str) -> float | None:
+def published_cell(table: int | None, row: str | None, column: str) -> float | None:
     """Return a number of paper B; None where nothing is printed under these labels.
 
     >>> published_cell(6, "IPP + Profile", "Synthetic Pool / AP")
     -0.2095
     """
-    if table is None:
+    if table is None or row is None:
         return None
     return _published().get((f"Table {table}", row, column))
 
@@ -145,36 +160,34 @@ class _Scored:
 
 
 def _score_all(
-    work: Work, names: Iterable[str], n_resamples: int, seed: int, relevance_threshold: float
+    work: Work, parts: Iterable[Part], n_resamples: int, seed: int, relevance_threshold: float
 ) -> list[_Scored]:
     setting = Setting.read(work)
     options = {"n_resamples": n_resamples, "seed": seed, "relevance_threshold": relevance_threshold}
     found = []
-    for name in names:
-        judged = Judged(work, name)
-        conditions = judged.conditions
-        if not conditions:
-            raise StoreError(f"{judged.path} has no grades. Run `gistbench qrels judge --work {work.path}` first.")
-        for condition in sorted(conditions, key=lambda one: (MODES.index(one.mode), one.plot)):
-            grades = judged.grades(condition)
-            pairs = judged.record(condition.name)["settings"]["pairs"]
-            mae = mean_absolute_error(setting.human, grades, n_resamples=n_resamples, seed=seed)
-            for ranking in RANKINGS:
-                one = _Scored(name, condition, ranking, score_setting(setting, grades, ranking, **options), pairs)
-                one.mae = mae
-                found.append(one)
+    judges = list(dict.fromkeys(judged.name for judged, _ in parts))
+    for judged, condition in sorted(
+        parts,
+        key=lambda part: (judges.index(part.judged.name), MODES.index(part.condition.mode), part.condition.plot),
+    ):
+        grades = judged.grades(condition)
+        pairs = judged.record(condition.name)["settings"]["pairs"]
+        mae = mean_absolute_error(setting.human, grades, n_resamples=n_resamples, seed=seed)
+        for ranking in RANKINGS:
+            one = _Scored(judged.name, condition, ranking, score_setting(setting, grades, ranking, **options), pairs)
+            one.mae = mae
+            found.append(one)
     return found
 
 
-def _table_1(work: Work, names: Sequence[str]) -> Analysis:
+def _table_1(parts: Sequence[Part]) -> Analysis:
     rows = []
-    for name in names:
-        judged = Judged(work, name)
-        if (judged.path / f"{PROFILES}.json").exists():
+    for judged in {judged.name: judged for judged, _ in parts}.values():
+        if judged.is_current(PROFILES):
             tastes = judged.tastes()
             if tastes:
                 user = next(iter(tastes))
-                rows.append({"judge": name, "user": user, "profile": render_taste(tastes[user])})
+                rows.append({"judge": judged.name, "user": user, "profile": render_taste(tastes[user])})
     if not rows:
         return Analysis("table_1", "An induced profile", "", missing="No profiles were induced.")
     return Analysis(
@@ -185,32 +198,32 @@ def _table_1(work: Work, names: Sequence[str]) -> Analysis:
     )
 
 
-def _table_2(work: Work, is_books: bool) -> Analysis:
-    s = work.record("split")["statistics"]
-    row = "Goodbooks-10k" if is_books else "MovieLens 32M"
-    values = {"Users": s["n_users"], "Items": s["n_items"], "Ratings": s["n_ratings"], "Density": 100 * s["density"]}
-    rows = [
-        {"dataset": work.record("split")["dataset"], "quantity": name, "value": float(value),
-         "published_value": published_cell(2, row, name)}
-        for name, value in values.items()
-    ]  # fmt: skip
+def _table_2(work: Work, printed: Printed) -> Analysis:
+    record = work.record("split")
+    s = record["statistics"]
+    numbers = {"n_users": "Users", "n_items": "Items", "n_ratings": "Ratings"}
+    row: dict[str, Any] = {"dataset": Path(record["dataset"]).name}
+    for name, quantity in numbers.items():
+        row |= {name: s[name], f"published_{name}": published_cell(2, printed.row, quantity)}
+    density = published_cell(2, printed.row, "Density")
+    row |= {"rating_density": s["density"], "published_rating_density": None if density is None else density / 100}
     return Analysis(
         "table_2",
         "The data",
-        "Density in percent.",
-        {"data": pd.DataFrame(rows)},
-        layouts={"data": Layout(("dataset",), ("quantity",), ("value",))},
+        "",
+        {"data": _frame([row])},
+        layouts={"data": Layout(("dataset",), (), (*numbers, "rating_density"))},
     )
 
 
-def _table_3(work: Work, is_books: bool) -> Analysis:
+def _table_3(work: Work, printed: Printed) -> Analysis:
     record = work.record("sample")
     chosen = record["chosen"]
     rows = []
     for one in record["table3"]:
         for metric, label in METRICS.items():
             interval = one[f"interval_tau_{metric}"] or (None, None)
-            published = published_cell(3, "Goodbooks-10k" if is_books else "MovieLens 32M", f"tau {label}@100")
+            published = published_cell(3, printed.row, f"tau {label}@100")
             rows.append(
                 {"n_users": one["n_users"], "chosen": one["n_users"] == chosen, "metric": label,
                  "value": one[f"tau_{metric}"], "ci_value_low": interval[0], "ci_value_high": interval[1],
@@ -227,8 +240,9 @@ def _table_3(work: Work, is_books: bool) -> Analysis:
     )
 
 
-def _agreement_table(scored: Sequence[_Scored], number: int) -> Analysis:
+def _agreement_table(scored: Sequence[_Scored], printed: Printed) -> Analysis:
     """Experiment 1: grades against ratings on the held-out pairs (Tables 4 and 7)."""
+    number = printed.agreement
     rows = []
     for one in scored:
         if not one.has_test:
@@ -241,25 +255,26 @@ def _agreement_table(scored: Sequence[_Scored], number: int) -> Analysis:
         )  # fmt: skip
         for metric, label in METRICS.items():
             rows.append(_tau_row(one, "matched", metric, f"tau {label}", number, f"tau {label} / {plot}"))
+    orders = {name: list(dict.fromkeys(row[name] for row in rows)) for name in ("metric", "plot")}
+    rows.sort(key=lambda row: [order.index(row[name]) for name, order in orders.items()])  # as the headings nest
     return _or_missing(
-        f"table_{number}",
+        f"table_{number or 4}",
         "Experiment 1: are the grades accurate enough?",
-        "MAE on pairs that people rated, and tau of the systems under these grades with that under the ratings. "
-        "Square brackets: 95 % interval over users.",
+        "MAE on pairs that people rated, and tau of the systems under these grades with that under the ratings.",
         rows,
         Layout(("judge", "ranking", "mode"), ("metric", "plot"), ("value",)),
         "No judge graded held-out pairs.",
     )
 
 
-def _stability_table(scored: Sequence[_Scored], number: int | None) -> Analysis:
+def _stability_table(scored: Sequence[_Scored], printed: Printed) -> Analysis:
     """Experiment 2: tau of rankings under expanded judgements with the human one (Table 5)."""
     rows = []
     for one in scored:
         if one.has_pool:
             for condition, label in POOLS.items():
                 for metric, name in METRICS.items():
-                    row = _tau_row(one, condition, metric, f"tau {name}", number, f"{label} / tau {name}")
+                    row = _tau_row(one, condition, metric, f"tau {name}", printed.stability, f"{label} / tau {name}")
                     if one.condition.plot:
                         row["published_value"] = None
                     rows.append({**row, "pool": label})
@@ -273,8 +288,9 @@ def _stability_table(scored: Sequence[_Scored], number: int | None) -> Analysis:
     )
 
 
-def _coupling_table(scored: Sequence[_Scored], number: int) -> Analysis:
+def _coupling_table(scored: Sequence[_Scored], printed: Printed) -> Analysis:
     """Experiments 3 and 4: change of the tau of effectiveness with popularity (Tables 6 and 8)."""
+    number = printed.coupling
     rows = []
     for one in scored:
         if not one.has_pool:
@@ -293,7 +309,7 @@ def _coupling_table(scored: Sequence[_Scored], number: int) -> Analysis:
                      "published_value": None if one.condition.plot else published_cell(number, one.key["mode"], column)}
                 )  # fmt: skip
     return _or_missing(
-        f"table_{number}",
+        f"table_{number or 6}",
         f"Experiment {4 if number == 8 else 3}: does the ranking follow popularity less?",
         "Delta tau (Eq. 5): below 0, effectiveness is coupled less with popularity than under the ratings alone.",
         rows,
@@ -447,8 +463,8 @@ def shown_as(row: Mapping[Any, Any]) -> str:
 
 def _frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     frame = pd.DataFrame(list(rows))
-    for column in ("value", "ci_value_low", "ci_value_high", "published_value"):
-        if column in frame:
+    for column in frame:
+        if column == "value" or str(column).startswith(("ci_value_", "published_")):
             frame[column] = frame[column].astype(float)
     return frame
 

@@ -61,8 +61,8 @@ def holes(
         (
             "pool_bias",
             "Pool bias",
-            "Scores of each system without the judge's grades of pairs that only it brought to the pool (left_out), "
-            "what it loses by that (bias), and its places.",
+            "Scores of each system without the judge's grades of pairs that only it brought to the pool, what it loses "
+            "by that (pool bias), and its places.",
             biases,
         ),
         (

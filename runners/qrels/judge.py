@@ -8,6 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ...hf_datasets.errors import ConfigError
+from ..agreement import krippendorff_alpha
 from ..prompts import load_prompt
 from ..stages.grade import Condition, Grade, Pair
 from ..tally import Tally
@@ -169,13 +170,7 @@ def sample_agreement(grades: FloatArray) -> dict[str, float | int | None]:
     kept, n = grades[n >= 2], n[n >= 2].astype(np.float64)
     if not len(kept):
         return {"n_pairs": 0, "share_equal": None, "mean_absolute_difference": None, "alpha": None}
-    # Sum over pairs of samples of (a - b)^2 = n * sum of squares - square of the sum.
-    within = n * np.nansum(kept**2, axis=1) - np.nansum(kept, axis=1) ** 2
-    values = kept[~np.isnan(kept)]
-    total = float(len(values))
-    expected = float(total * (values**2).sum() - values.sum() ** 2)
-    observed = float((within / (n - 1)).sum())
-    alpha = None if expected <= 0 else 1 - (total - 1) * observed / expected
+    alpha = krippendorff_alpha(kept)
     ordered = np.sort(kept, axis=1)
     weight = 2 * np.arange(kept.shape[1]) - (n[:, None] - 1)
     absolute = np.nansum(ordered * weight, axis=1)  # the sum of |a - b| over pairs of samples
@@ -183,5 +178,5 @@ def sample_agreement(grades: FloatArray) -> dict[str, float | int | None]:
         "n_pairs": len(kept),
         "share_equal": float((np.nanmax(kept, axis=1) == np.nanmin(kept, axis=1)).mean()),
         "mean_absolute_difference": float((absolute / (n * (n - 1) / 2)).mean()),
-        "alpha": alpha,
+        "alpha": None if np.isnan(alpha) else alpha,
     }

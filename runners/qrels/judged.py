@@ -6,10 +6,11 @@ first steps they are never removed when something that they were built on change
 built on something else is refused, and made again from the response store.
 """
 
+import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -22,8 +23,23 @@ from ..runfolder import read_json, write_json
 from ..stages.grade import Condition
 from .work import Work, write_table
 
-__all__ = ["PROFILES", "Judged", "held_out_pairs", "judged_names", "pair_grades", "sampled_users"]
+__all__ = [
+    "PAIR_SEPARATOR",
+    "PROFILES",
+    "Judged",
+    "Part",
+    "graded_parts",
+    "held_out_pairs",
+    "judged_names",
+    "pair_grades",
+    "pair_keys",
+    "sampled_users",
+]
 
+logger = logging.getLogger(__name__)
+
+PAIR_SEPARATOR = "\x1f"
+"""Between user and item in :func:`pair_keys`."""
 PROFILES = "profiles"
 FORMAT = 1
 _NAME = re.compile(r"[A-Za-z0-9][\w.@+-]{0,120}")
@@ -75,12 +91,19 @@ class Judged:
                 raise StoreError(f"{path} was made from another {step}. {again}")
         return record
 
-    def is_done(self, part: str, made_by: str) -> bool:
-        """Return whether a part was made with the same fingerprint, and every question got an answer of some kind."""
+    def is_current(self, part: str) -> bool:
+        """Return whether there is a part, and it was made from what is there now."""
         try:
-            record = self.record(part)
+            self.record(part)
         except StoreError:
             return False
+        return True
+
+    def is_done(self, part: str, made_by: str) -> bool:
+        """Return whether a part was made with the same fingerprint, and every question got an answer of some kind."""
+        if not self.is_current(part):
+            return False
+        record = self.record(part)
         there = (self.path / f"{part}.parquet").exists()
         return there and record["fingerprint"] == made_by and not record["n_errors"]
 
@@ -126,6 +149,48 @@ def judged_names(work: Work) -> list[str]:
     return [name for name in names if Judged(work, name).conditions]
 
 
+class Part(NamedTuple):
+    """The grades of one judge under one condition."""
+
+    judged: Judged
+    condition: Condition
+
+
+def graded_parts(
+    work: Work, names: Sequence[str] | None = None, conditions: Sequence[Condition] | None = None
+) -> list[Part]:
+    """Return the grades that were given for the split and pool that are there now; a warning names the others.
+
+    Args:
+        work: a folder with a pool.
+        names: of judges; None: all who graded.
+        conditions: only these; None: all.
+
+    Raises:
+        StoreError: nothing is pooled, or a judge who was named has no such grades.
+    """
+    work.record("pool")
+    found: list[Part] = []
+    for name in judged_names(work) if names is None else names:
+        judged = Judged(work, name)
+        others = []
+        n_before = len(found)
+        for condition in judged.conditions:
+            if conditions is None or condition in conditions:
+                try:
+                    judged.record(condition.name)
+                except StoreError as error:
+                    others.append(str(error))
+                else:
+                    found.append(Part(judged, condition))
+        if names is not None and len(found) == n_before:
+            run = f"Run `gistbench qrels judge --work {work.path}` first."
+            raise StoreError(others[0] if others else f"{judged.path} has no grades. {run}")
+        for other in others:
+            logger.warning("Left out: %s", other)
+    return found
+
+
 def sampled_users(work: Work) -> list[str]:
     """Return the users whose pairs are pooled and judged, in order."""
     if work.record("pool")["settings"]["all_users"]:
@@ -149,6 +214,13 @@ def held_out_pairs(work: Work, users: list[str]) -> pa.Table:
             "rating": table["rating"].filter(kept),
         }
     )
+
+
+def pair_keys(table: pa.Table) -> pa.Array:
+    """Return each row's ``user`` and ``item`` as one text."""
+    columns = [table[name].cast(pa.string()) for name in ("user", "item")]
+    joined = pc.binary_join_element_wise(*columns, PAIR_SEPARATOR)
+    return joined.combine_chunks() if isinstance(joined, pa.ChunkedArray) else joined
 
 
 def pair_grades(graded: pa.Table) -> pa.Table:

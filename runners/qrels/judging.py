@@ -108,11 +108,13 @@ def open_judge(
 
     Raises:
         ConfigError: the model cannot judge.
+        StoreError: nothing is pooled.
         EngineError: the engine is not installed.
     """
     config = parse_model(model)
     if "judge" not in config.roles or config.engine == "lexical":
         raise ConfigError(f"{config.name} cannot induce profiles and grade items: name a language model.")
+    work.record("pool")  # before anything is made, where no steps were
     path = Path(store) if store else path_of_store(work)
     path.parent.mkdir(parents=True, exist_ok=True)
     engine = open_engine(config)

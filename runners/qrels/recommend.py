@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ...hf_datasets.errors import ConfigError
+from ...hf_datasets.errors import ConfigError, StoreError
 from ..recommenders.base import Fitting, IntArray, ItemLimited, Size
 from ..recommenders.registry import RunSetting, load_settings
 from ..recommenders.threads import limited_threads
@@ -65,7 +65,7 @@ def recommend(
 
     Raises:
         ConfigError: a run does not fit into memory, and ``skip_unfit`` is off; nothing is made then.
-        DataError: an imported run is not what it should be.
+        DataError: an imported run is not what it should be, or a run has no list for anybody.
     """
     if k < 1:
         raise ConfigError(f"k is {k}; it must be 1 or more.")
@@ -82,11 +82,20 @@ def recommend(
     keys = {one.name: one.fingerprint(split=of_split, seed=seed, k=k, lists=_VERSION) for one in settings}
     todo = [one for one in settings if finished_run(work, one.name, keys[one.name]) is None]
     unfit = check_memory(todo, ratings, memory_bytes=memory_bytes, skip_unfit=skip_unfit)
+    left = [one for one in settings if one.name not in unfit]
+    if not left and not imported:
+        raise ConfigError("No run is left: each was left out for want of memory. Give an item cut-off or more memory.")
+    kept = _with_representatives(left)
+    keys |= {run.system: _import_key(of_split, run) for run in imported}
+    planned = [(one.name, one.representative) for one in kept] + [(run.system, True) for run in imported]
+    made_by = fingerprint(of_split, k, [[name, keys[name], representative] for name, representative in planned])
+    is_done = work.is_done("recommend", made_by)
+    if not is_done:
+        # Runs are replaced one by one: what stands on others must not look complete when this is stopped.
+        work.unmake("recommend")
     records = []
-    progress.start("recommend", len(settings) - len(unfit) + len(imported))
-    for one in settings:
-        if one.name in unfit:
-            continue
+    progress.start("recommend", len(planned))
+    for one in kept:
         done = finished_run(work, one.name, keys[one.name])
         stored = done is not None
         if done is None:
@@ -96,19 +105,21 @@ def recommend(
         records.append(replace(done, representative=one.representative))
         progress.advance(stored=stored)
     for run in imported:
-        records.append(_keep(work, run, ratings, of_split, trec))
+        records.append(_keep(work, run, ratings, keys[run.system], trec))
         progress.advance(stored=False)
     progress.finish()
-    if not records:
-        raise ConfigError("No run is left: each was left out for want of memory. Give an item cut-off or more memory.")
-    made_by = fingerprint(of_split, k, [[one.system, one.fingerprint, one.representative] for one in records])
-    if not work.is_done("recommend", made_by):
+    if not is_done:
         record = {
             "settings": {"k": k, "seed": seed, "n_threads": n_threads, "max_items": max_items},
             "n_users": len(ratings.evaluated),
             "n_users_without_test": len(ratings.users) - len(ratings.evaluated),
             "n_items": len(ratings.items),
             "unfit": unfit,
+            "stand_ins": {
+                new.name: new.algorithm
+                for new, old in zip(kept, left, strict=True)
+                if new.representative and not old.representative
+            },
             "runs": [{name: value for name, value in vars(one).items() if name not in ("n_bytes",)} for one in records],
         }
         work.write("recommend", {}, record, made_by)
@@ -116,8 +127,19 @@ def recommend(
 
 
 def systems(work: Work) -> list[dict[str, Any]]:
-    """Return the runs of a completed step, in their order."""
-    return list(work.record("recommend")["runs"])
+    """Return the runs of a completed step, in their order.
+
+    Raises:
+        StoreError: the step is not complete, or a run is not there as the step left it.
+    """
+    runs = list(work.record("recommend")["runs"])
+    for run in runs:
+        if finished_run(work, run["system"], run["fingerprint"]) is None:
+            raise StoreError(
+                f"{run_path(work, run['system'], 'parquet')} is not the run that {work.path / 'recommend.json'} tells "
+                f"of. Run `gistbench qrels recommend --work {work.path}` again."
+            )
+    return runs
 
 
 def check_memory(
@@ -185,6 +207,17 @@ def _check_names(settings: Sequence[RunSetting], imported: Sequence[ImportedRun]
         raise ConfigError(f"Two runs are called {twice[0]!r}. Rename one of them.")
 
 
+def _with_representatives(left: Sequence[RunSetting]) -> list[RunSetting]:
+    """Have the first run that is left stand for an algorithm whose representative is not among them."""
+    first = {one.algorithm: one.name for one in reversed(left)}
+    chosen = first | {one.algorithm: one.name for one in left if one.representative}
+    return [one if one.name != chosen[one.algorithm] else replace(one, representative=True) for one in left]
+
+
+def _import_key(of_split: str, run: ImportedRun) -> str:
+    return fingerprint("import", of_split, run.content)
+
+
 def _make(
     work: Work, one: RunSetting, ratings: Ratings, fitting: Fitting, k: int, made_by: str, trec: bool
 ) -> RunRecord:
@@ -205,8 +238,7 @@ def _make(
     return write_run(work, record, blocks(), trec=trec, seconds=seconds)
 
 
-def _keep(work: Work, run: ImportedRun, ratings: Ratings, of_split: str, trec: bool) -> RunRecord:
-    made_by = fingerprint("import", of_split, run.content)
+def _keep(work: Work, run: ImportedRun, ratings: Ratings, made_by: str, trec: bool) -> RunRecord:
     done = finished_run(work, run.system, made_by)
     if done is not None:
         return done

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...hf_datasets._atomic import replacing
-from ...hf_datasets.errors import StoreError
+from ...hf_datasets.errors import DataError, StoreError
 from ..runfolder import read_json, write_json
 from .work import Work
 
@@ -121,6 +121,9 @@ def write_run(
         blocks: its rows.
         trec: whether to write a TREC file.
         seconds: how long making the blocks took (wall, CPU), asked when they are done.
+
+    Raises:
+        DataError: there is no list for any user.
     """
     run_path(work, record.system, "json").unlink(missing_ok=True)
     path = run_path(work, record.system, "parquet")
@@ -130,6 +133,11 @@ def write_run(
             n_rows += block.num_rows
             n_users += int(np.count_nonzero(block["rank"].to_numpy() == 1))
             writer.write_table(block)
+        if not n_rows:
+            raise DataError(
+                f"The run {record.system} has no list for any user, so there is nothing to score. Leave it out, or "
+                "change its settings."
+            )
     wall, cpu = seconds()
     if trec:
         write_trec(work, record.system)

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from ...hf_datasets.errors import ConfigError
 from ..draw import hash_strings, order, salt
+from ..score import load_metric
 from .evaluate import METRICS, Scores, evaluate_runs
 from .ratings import IntArray, Ratings
 from .recommend import representatives, systems
@@ -97,20 +98,6 @@ def equivalence(statistics: tuple[FloatArray, FloatArray, FloatArray], margin: F
     lower = _p_values(statistics, -margin, "greater")
     upper = _p_values(statistics, margin, "less")
     return np.maximum(lower, upper)
-
-
-def _adjusted(p: FloatArray, correction: str) -> FloatArray:
-    from scipy import stats
-
-    if correction == "none":
-        return p
-    if correction == "benjamini-hochberg":
-        return np.asarray(stats.false_discovery_control(p, method="bh"))
-    by_p = np.argsort(p, kind="stable")
-    stepped = np.maximum.accumulate(p[by_p] * (len(p) - np.arange(len(p))))
-    out = np.empty(len(p))
-    out[by_p] = np.minimum(stepped, 1)
-    return out
 
 
 def _tau(one: FloatArray, other: FloatArray) -> float | None:
@@ -269,7 +256,7 @@ def _compare(
         inside, outside = scores.values[metric][:, users], scores.values[metric][:, rest]
         statistics = welch(inside, outside)
         p = _p_values(statistics, np.zeros(len(everyone)), "two")
-        adjusted = _adjusted(p, correction)
+        adjusted = load_metric("qrels_expansion").adjusted(p, correction)
         margins = margin * everyone
         equal = np.where(margins > 0, equivalence(statistics, margins), 1.0)
         row["n_significant"] += int((adjusted < alpha).sum())

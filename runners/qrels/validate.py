@@ -4,7 +4,7 @@ A pair is uncertain when repeated grades of a judge, or grades of several judges
 with an empty column ``grade``; filled in, it comes back as judgements of people, which go before any judge's.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from ...hf_datasets._atomic import replacing
 from ...hf_datasets.errors import DataError
 from ..rated import ItemTexts
+from .judged import PAIR_SEPARATOR, pair_keys
 from .work import Work, write_table
 
 __all__ = ["VALIDATED", "import_validations", "list_uncertain", "read_validations", "write_uncertain"]
@@ -42,11 +43,11 @@ def list_uncertain(
     Returns:
         ``user``, ``item``, ``lowest``, ``highest``, ``range``, ``n_systems``, ``depth``.
     """
-    pooled, rated = _keys(pool), _keys(human)
+    pooled, rated = pair_keys(pool), pair_keys(human)
     lowest = np.full(len(pooled), np.inf)
     highest = np.full(len(pooled), -np.inf)
     for table in grades.values():
-        at = pc.index_in(pooled, value_set=_keys(table)).fill_null(-1).to_numpy().astype(np.int64)
+        at = pc.index_in(pooled, value_set=pair_keys(table)).fill_null(-1).to_numpy().astype(np.int64)
         found = at >= 0
         for name, bounds, better in (("lowest", lowest, np.minimum), ("highest", highest, np.maximum)):
             values = table[name].to_numpy().astype(np.float64)[at[found]]
@@ -98,7 +99,7 @@ def import_validations(work: Work, path: Path, *, by: str = "") -> dict[str, int
     given = pc.utf8_trim_whitespace(table["grade"])
     n_empty = int(pc.sum(pc.equal(given, "")).as_py() or 0)
     rows = [row for row in table.to_pylist() if row["grade"].strip()]
-    pooled = set(_keys(work.read("pool", ["user", "item"])).to_pylist())
+    pooled = set(pair_keys(work.read("pool", ["user", "item"])).to_pylist())
     found: dict[tuple[str, str], float] = {}
     for number, row in enumerate(rows, start=1):
         place = f"{path}, graded row {number} (user {row['user']}, item {row['item']})"
@@ -110,7 +111,7 @@ def import_validations(work: Work, path: Path, *, by: str = "") -> dict[str, int
             raise DataError(f"{place}: the grade is {row['grade']!r}; it must be a number from 0 to 5, or empty.")
         if (row["user"], row["item"]) in found:
             raise DataError(f"{place}: the pair stands there twice. Keep one row.")
-        if f"{row['user']}\x1f{row['item']}" not in pooled:
+        if f"{row['user']}{PAIR_SEPARATOR}{row['item']}" not in pooled:
             raise DataError(f"{place}: the pair is not in the pool of {work.path}.")
         found[row["user"], row["item"]] = grade
     before = read_validations(work)
@@ -130,9 +131,3 @@ def read_validations(work: Work) -> pa.Table | None:
 
 def _path(work: Work) -> Path:
     return work.path / "judged" / "validated.parquet"
-
-
-def _keys(table: pa.Table) -> pa.Array:
-    columns: Sequence[pa.ChunkedArray] = [table[name].cast(pa.string()) for name in ("user", "item")]
-    joined = pc.binary_join_element_wise(*columns, "\x1f")
-    return joined.combine_chunks() if isinstance(joined, pa.ChunkedArray) else joined

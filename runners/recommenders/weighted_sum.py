@@ -5,10 +5,10 @@ and no bias. The formulas are recalled from the literature and were not read aga
 Items that no neighbour speaks for are not recommended, so lists can be shorter than asked for.
 """
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from .base import Fitting, FloatArray, IntArray, Recommender, Scorer, Size, only_positive
 from .neighbours import Similarities, cosine, nearest, nearest_bytes
@@ -111,12 +111,23 @@ def language_model(matrix: Any, smoothing: Smoothing, weight: float) -> Similari
 
 
 _DEFAULT_WEIGHTS = {"jelinek-mercer": 0.5, "dirichlet": 100.0, "absolute-discounting": 0.1}
+_WEIGHTS_BELOW = {"jelinek-mercer": 1.0, "absolute-discounting": 0.5}
+"""1 leaves no weight to the ratings; the lowest ratings are 0.5, and discounting may not take all of one."""
 
 
 class _LanguageModel(_WSR):
     smoothing: Smoothing = "jelinek-mercer"
     smoothing_weight: float | None = Field(default=None, gt=0)
     """w; None: 0.5 (Jelinek-Mercer, below 1), 100 (Dirichlet), 0.1 (absolute discounting, below 0.5)."""
+
+    @model_validator(mode="after")
+    def _check_weight(self) -> Self:
+        below = _WEIGHTS_BELOW.get(self.smoothing)
+        if self.smoothing_weight is not None and below is not None and self.smoothing_weight >= below:
+            raise ValueError(
+                f"smoothing_weight is {self.smoothing_weight:g}; {self.smoothing} needs one below {below:g}"
+            )
+        return self
 
     def similarities(self, matrix: Any) -> Similarities:
         """Return the language models of the rows."""

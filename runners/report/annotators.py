@@ -14,13 +14,14 @@ import numpy.typing as npt
 import pandas as pd
 
 from ...hf_datasets.errors import DataError
+from ..agreement import krippendorff_alpha
 from .analysis import Analysis, FigureSpec, Layout, Options, Unavailable, analysis
 from .frames import typed
 from .load import Runs
 from .published import value
 from .survey import read_csv
 
-__all__ = ["TASKS", "cohen_kappa", "fleiss_kappa", "krippendorff_alpha", "majority", "read_annotations"]
+__all__ = ["TASKS", "cohen_kappa", "fleiss_kappa", "majority", "read_annotations"]
 
 TASKS = {"relevance": "IG", "association": "IS"}
 """With the page's label."""
@@ -83,28 +84,6 @@ def fleiss_kappa(ones: Any, n_annotators: int) -> float:
     share = float(k.mean() / n)
     chance = share**2 + (1 - share) ** 2
     return float("nan") if chance >= 1 else (observed - chance) / (1 - chance)
-
-
-def krippendorff_alpha(labels: Any) -> float:
-    """Return Krippendorff's alpha of binary labels, of which some may be missing; NaN where all are alike.
-
-    Args:
-        labels: (items, annotators), NaN where an annotator gave none. Items with one label say nothing.
-
-    >>> nan = float("nan")
-    >>> krippendorff_alpha([[1, 1, nan], [0, 0, 0], [1, 0, nan], [nan, nan, 1]]) == 1 - 6 * 2 / (2 * 3 * 4)
-    True
-    """
-    table = np.asarray(labels, dtype=float)
-    n = (~np.isnan(table)).sum(axis=1).astype(float)
-    ones = np.nansum(table, axis=1)
-    ones, n = ones[n >= 2], n[n >= 2]
-    zeros, total = n - ones, float(n.sum())
-    expected = float(ones.sum() * zeros.sum())
-    if not expected:
-        return float("nan")
-    observed = float((ones * zeros / (n - 1)).sum())
-    return 1 - (total - 1) * observed / expected
 
 
 def majority(labels: FloatArray, share: float = 0.75) -> FloatArray:

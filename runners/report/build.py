@@ -1,9 +1,11 @@
 """The whole report: analyses computed, figures laid out, everything written to a folder. No model is called."""
 
 import logging
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from glob import escape
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,7 +15,7 @@ from ...hf_datasets._atomic import replacing
 from ...hf_datasets.errors import ConfigError, StoreError
 from ..runfolder import read_json, write_json, write_text
 from .analysis import Analysis, Options, run_analyses
-from .export import latex, markdown, plain, sheet, sidecar, to_csv, to_parquet
+from .export import latex, markdown, markdown_text, plain, sheet, sidecar, to_csv, to_parquet
 from .figures import draw
 from .figures_marks import Drawing
 from .figures_plotly import INSTALL, figure_json, plotly_figure
@@ -31,6 +33,8 @@ logger = logging.getLogger(__name__)
 
 FORMAT = 1
 INDEX = "report.json"
+TABLE_FORMS = ("csv", "md", "parquet", "tex")
+FIGURE_FORMS = ("json", "dark.json", "svg", "png")
 
 
 @dataclass(frozen=True)
@@ -80,9 +84,11 @@ class Report:
         for one in self.analyses:
             if one.missing:
                 continue
-            lines += [f"## {one.title}", "", one.caption, ""]
+            lines += [f"## {markdown_text(one.title)}", "", markdown_text(one.caption), ""]
             for name in self._figures_of(one):
-                lines += [f"![{self.drawings[name].title}](figures/{name}.svg)", "", self.drawings[name].caption, ""]
+                drawing = self.drawings[name]
+                lines += [f"![{markdown_text(drawing.title)}](figures/{name}.svg)", ""]
+                lines += [markdown_text(drawing.caption), ""]
             for name, frame in one.tables.items():
                 if len(frame) and not (one.id == "summary" and name == "sentences"):
                     lines += [
@@ -90,15 +96,18 @@ class Report:
                         f"All of it: `tables/{one.id}.{name}.csv`",
                         "",
                     ]
-            lines += [f"- {note}" for note in one.notes]
+            lines += [f"- {markdown_text(note)}" for note in one.notes]
             lines += ["", f"Policy: `tables/{one.id}.json`", ""]
         missing = [one for one in self.analyses if one.missing]
         lines += ["## Not in this report", ""] if missing else []
-        lines += [f"- {one.title}: {one.missing}" for one in missing]
+        lines += [f"- {markdown_text(one.title)}: {markdown_text(one.missing)}" for one in missing]
         return "\n".join([*lines, ""])
 
     def write(self, folder: Path | str) -> Path:
-        """Write the report: ``report.html``, ``report.md``, tables and figures; ``report.json``, the index, last.
+        """Write the report: ``report.html``, ``report.md``, tables and figures; ``report.json``, the index.
+
+        The index goes first, with all names and ``complete`` false, so that what a killed report left can be replaced;
+        it is written once more at the end.
 
         Args:
             folder: a new one, or one that holds an earlier report, which is replaced.
@@ -112,8 +121,18 @@ class Report:
         """
         folder = Path(folder)
         require_libraries()
-        _clear(folder)
-        written: list[str] = []
+        planned = self._file_names()
+        index = {
+            "format": FORMAT,
+            "complete": False,
+            "versions": plain(self.versions),
+            "analyses": [
+                {"id": one.id, "title": one.title, "missing": one.missing, "tables": list(one.tables),
+                 "figures": self._figures_of(one)}
+                for one in self.analyses
+            ],
+            "files": planned,
+        }  # fmt: skip
 
         def write(name: str, content: str | bytes) -> None:
             path = folder / name
@@ -123,9 +142,12 @@ class Report:
             else:
                 with replacing(path) as temporary:
                     temporary.write_bytes(content)
-            written.append(name)
 
         try:
+            earlier = _earlier_files(folder)
+            write_json(folder / INDEX, {**index, "files": sorted({*planned, *earlier})})
+            _remove(folder, [*planned, *earlier, INDEX])
+            write_json(folder / INDEX, index)
             for one in self.analyses:
                 if one.missing:
                     continue
@@ -137,7 +159,7 @@ class Report:
                     head = _header(one, self.versions)
                     write(f"{stem}.csv", to_csv(frame))
                     write(f"{stem}.parquet", to_parquet(frame, about))
-                    write(f"{stem}.md", f"<!--\n{head.replace('--', '- -')}\n-->\n\n{markdown(printed)}")
+                    write(f"{stem}.md", f"<!--\n{_commented(head)}\n-->\n\n{markdown(printed)}")
                     write(f"{stem}.tex", latex(printed, f"{one.title}. {one.caption}", f"{one.id}-{name}", head))
             for name, drawing in self.drawings.items():
                 logger.debug("drawing %s", name)
@@ -147,20 +169,20 @@ class Report:
                     write(f"figures/{name}.{form}", content)
             write("report.md", self.markdown())
             write("report.html", self.html())
+            write_json(folder / INDEX, {**index, "complete": True})
         except OSError as error:
             raise StoreError(f"{folder} cannot be written to: {error}. Name another --out.") from error
-        index = {
-            "format": FORMAT,
-            "versions": plain(self.versions),
-            "analyses": [
-                {"id": one.id, "title": one.title, "missing": one.missing, "tables": list(one.tables),
-                 "figures": self._figures_of(one)}
-                for one in self.analyses
-            ],
-            "files": sorted(written),
-        }  # fmt: skip
-        write_json(folder / INDEX, index)
         return folder / "report.html"
+
+    def _file_names(self) -> list[str]:
+        """Return the names of all files but the index."""
+        names = ["report.html", "report.md"]
+        for one in self.analyses:
+            if not one.missing:
+                names.append(f"tables/{one.id}.json")
+                names += [f"tables/{one.id}.{name}.{form}" for name in one.tables for form in TABLE_FORMS]
+        names += [f"figures/{name}.{form}" for name in self.drawings for form in FIGURE_FORMS]
+        return sorted(names)
 
     def _figures_of(self, one: Analysis) -> list[str]:
         return [name for name in self.drawings if name == one.id or name.startswith(f"{one.id}.")]
@@ -246,17 +268,36 @@ def _json(value: Any, indent: int | None = 2) -> str:
     return json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False) + ("\n" if indent else "")
 
 
-def _clear(folder: Path) -> None:
-    """Remove an earlier report's files, and only these."""
+def _commented(text: str) -> str:
+    """Return a text that cannot end an HTML comment."""
+    return re.sub("-(?=-)", "- ", text)
+
+
+def _earlier_files(folder: Path) -> list[str]:
+    """Return the names of an earlier report's files, whole or not.
+
+    Raises:
+        StoreError: the folder holds something else.
+    """
     if not folder.exists():
-        return
-    if not folder.is_dir() or (any(folder.iterdir()) and not (folder / INDEX).exists()):
+        return []
+    # What a writer that was killed at its first file leaves is no content.
+    if not folder.is_dir() or (
+        any(not path.name.startswith(f".{INDEX}.") for path in folder.iterdir()) and not (folder / INDEX).exists()
+    ):
         raise StoreError(f"{folder} is not empty and holds no earlier report. Name another --out.")
-    if (folder / INDEX).exists():
-        index = read_json(folder / INDEX)
-        files = index.get("files", []) if isinstance(index, dict) else []
-        (folder / INDEX).unlink()
-        for name in files:
-            path = folder / str(name)
-            if folder.resolve() in path.resolve().parents:
-                path.unlink(missing_ok=True)
+    if not (folder / INDEX).exists():
+        return []
+    index = read_json(folder / INDEX)
+    files = index.get("files", []) if isinstance(index, dict) else []
+    return [name for name in map(str, files) if folder.resolve() in (folder / name).resolve().parents]
+
+
+def _remove(folder: Path, names: Iterable[str]) -> None:
+    """Remove a report's files but the index, and what a killed writer left beside them."""
+    for name in names:
+        path = folder / name
+        if name != INDEX:
+            path.unlink(missing_ok=True)
+        for left in path.parent.glob(f".{escape(path.name)}.????????"):
+            left.unlink(missing_ok=True)

@@ -64,12 +64,53 @@ COLUMNS: dict[str, Column] = {
         judge_a="Judge", judge_b="Other judge", what="What", in_a="Before", in_b="After", run_a="Before", run_b="After",
         part="Part", place="Place", sentence="Sentence", judge_says="The judge", people_say="People",
     ),
-    # Of `gistbench qrels experiments`, which draws with the same means.
-    **_texts(system="System", condition="Judgements", family="Family of recommenders", human="Rating", llm="Grade"),
-    **_rest(
-        arp=("ARP", "number", 1), ndcg=("NDCG", "number", 3), favour=("Favour", "number", 2),
-        share_head=("Head items", "share", 1),
+    # Of `gistbench qrels experiments`, which prints and draws with the same means.
+    **_texts(
+        system="System", condition="Judgements", family="Family of recommenders", human="Rating", llm="Grade",
+        mode="Shown to the judge", plot="Plots", ranking="Ranked", pool="Pool", user="User", profile="Profile",
+        measure="Measure",
     ),
+    **_counts(
+        n_ratings="Ratings", n_systems="Systems", n_tests="Tests", n_significant="Differ", n_equivalent="Equivalent",
+        n_tied_pairs="Tied pairs", n_tied_pairs_human="Tied pairs under the ratings", n_only_this="Only its own",
+        n_labelled="Users judged by people", n_unlabelled="Other users", n_validated="Validated", depth="Depth",
+    ),
+    "chosen": Column("Chosen", "flag"),
+    "met": Column("Criteria met", "flag"),
+    **_rest(
+        arp=("ARP", "number", 1), ap=("AP", "number", 3), ndcg=("NDCG", "number", 3), favour=("Favour", "number", 2),
+        value=("Value", "number", 4), phi=("Tau with popularity", "number", 4),
+        phi_human=("Tau with popularity under the ratings", "number", 4), share_head=("Head items", "share", 1),
+        share_only_this=("Only its own", "share", 1), share_judged=("Judged", "share", 1),
+        rating_density=("Density", "share", 3), mean_systems=("Systems per pair", "number", 1),
+        mean_count=("Mean count", "number", 1), mae=("MAE", "number", 3), bias=("Bias", "number", 3),
+        bias_elsewhere=("Bias elsewhere", "number", 3), weight=("Weight of the judge", "number", 3),
+        people_alone=("People alone", "number", 4), people_alone_low=("People alone, 95 % low", "number", 4),
+        people_alone_high=("People alone, 95 % high", "number", 4), judge_alone=("Judge alone", "number", 4),
+        all_people=("All people", "number", 4), relative_width=("Relative width", "number", 3),
+        bpref=("bpref", "number", 3), infap=("infAP", "number", 3), tau_ap=("Tau AP", "number", 3),
+        tau_ndcg=("Tau NDCG", "number", 3), tau_ap_human=("Tau with AP under the ratings", "number", 3),
+        tau_ndcg_human=("Tau with NDCG under the ratings", "number", 3),
+        delta_tau_ndcg=("Delta tau NDCG", "number", 3),
+    ),
+    **{
+        f"{name}_{when}": Column(f"{label}, {when}", "number", 3)
+        for name, label in {
+            "mae": "MAE", "bias": "Bias", "tau_ap": "Tau AP", "tau_ndcg": "Tau NDCG",
+            "delta_tau_ndcg": "Delta tau NDCG",
+        }.items()
+        for when in ("before", "after")
+    },
+    **{f"mean_rating_{grade}": Column(f"Rating of grade {grade}", "number", 2) for grade in range(6)},
+    **{
+        f"{metric}_{name}": Column(f"{label}, {meaning}", "number", digits)
+        for metric, label in {"ap": "AP", "ndcg": "NDCG"}.items()
+        for name, meaning, digits in (
+            ("lower", "lower bound", 3), ("upper", "upper bound", 3), ("condensed", "condensed", 3),
+            ("left_out", "without its own pairs", 3), ("bias", "pool bias", 3), ("place", "place", 1),
+            ("place_left_out", "place without its own pairs", 1),
+        )
+    },
     "is_scope": Column("IS scope", "text"),
     **{
         name: Column(label, "flag")
@@ -80,7 +121,8 @@ COLUMNS: dict[str, Column] = {
     },
     **_counts(
         n_users="Users", n_requested="Users asked for", n_users_missing="Users without a score",
-        n_users_whole="Users in all", n_users_exact="Users for the very order", n_pairs="Pairs", n_models="Models",
+        n_users_left_out="Users left out", n_users_whole="Users in all", n_users_exact="Users for the very order",
+        n_pairs="Pairs", n_models="Models",
         n_datasets="Data sets", n_interests="Interests", n_verified="Verified", n_unverified="Unverified",
         n_insufficient_implicit_positive="Ins. imp+", n_insufficient_explicit_positive="Ins. exp+",
         n_excessive_negative="Exc. neg", n_no_relevant_items="Nothing kept",

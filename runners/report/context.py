@@ -69,8 +69,10 @@ def table_14(runs: Runs, options: Options) -> Analysis:
     frame["length"] = frame["history_length"].where(varied, frame["chunk_size"])
     for name, label in _PUBLISHED.items():
         frame[f"published_{name}"] = [
-            value("Table 14", label, f"UIH Length {int(n)}") if _is_paper(model) and pd.notna(n) else float("nan")
-            for model, n in zip(frame["model"], frame["length"], strict=True)
+            value("Table 14", label, f"UIH Length {int(n)}")
+            if dataset == "synthetic" and _is_paper(model) and pd.notna(n)
+            else float("nan")
+            for dataset, model, n in zip(frame["dataset"], frame["model"], frame["length"], strict=True)
         ]
     frame = frame.sort_values(["dataset", "judge", "model", "oracle", "length"], kind="stable")
     columns = ["dataset", "judge", "model", "length_option", "length", "history_length", "chunk_size", "oracle",

@@ -23,15 +23,21 @@ _SUMMED = ["n_prompts", "n_attempts", "tokens_in", "tokens_cached", "tokens_out"
 
 
 def _stages(runs: Runs) -> pd.DataFrame:
-    """Return `cost_table` of each run, with its data set, candidate and judge; rows of stages, without totals."""
+    """Return `cost_table` of each run, with its data set, candidate and judge; rows of stages, without totals.
+
+    ``place`` tells runs apart: their folders are called alike in every suite.
+    """
     frames = []
-    for run in runs.all:
+    for place, run in enumerate(runs.all):
         found = cost_table([run.folder])
         n_interests = found.loc[(found["run"] == run.path.name) & (found["stage"] == "total"), "n_interests"]
         own = found.loc[(found["stage"] != "total") & (found["run"] != "total")]
         frames.append(
-            own.assign(dataset=run.dataset, judge=run.judge, candidate=run.model, run_interests=n_interests.iloc[0])
-        )
+            own.assign(
+                place=place, dataset=run.dataset, judge=run.judge, candidate=run.model,
+                run_interests=n_interests.iloc[0],
+            )
+        )  # fmt: skip
     return pd.concat(frames, ignore_index=True)
 
 
@@ -93,7 +99,7 @@ def table_27(runs: Runs, options: Options) -> Analysis:
     """Interests, tokens and GPU hours of judging by candidate (Table 27)."""
     stages = _stages(runs)
     judged = _sums(stages.loc[stages["stage"].isin(list(_STAGES))], ["candidate", "judge"])
-    named = stages.drop_duplicates(["run", "candidate", "dataset", "judge"])
+    named = stages.drop_duplicates("place")
     interests = named.groupby(["candidate", "judge"])["run_interests"].sum()
     frame: Any = judged.merge(interests.rename("n_interests").reset_index(), on=["candidate", "judge"])
     frame = frame.rename(columns={"candidate": "model"})

@@ -72,6 +72,7 @@ def table_11(runs: Runs, options: Options) -> Analysis:
         mapped = pd.concat([_mapped(group) for group in groups], ignore_index=True)
         known = mapped.loc[mapped["category"] != 0]
         named = {"taxonomy": taxonomy, "judge": judge, "setting": setting}
+        official = taxonomy == "official"  # the page's numbers are of no other
         per_model = known.groupby("model", sort=False).agg(
             n_unique_interests=("interest", "nunique"), n_covered=("category", "nunique")
         )
@@ -80,8 +81,8 @@ def table_11(runs: Runs, options: Options) -> Analysis:
                 {**named, "model": model, "n_unique_interests": row["n_unique_interests"],
                  "n_covered": row["n_covered"],
                  "covered_share": row["n_covered"] / size, "n_categories": size,
-                 "published_n_unique_interests": published("Table 11", str(model), "Unique Int."),
-                 "published_n_covered": published("Table 11", str(model), "Covered")}
+                 "published_n_unique_interests": published("Table 11", str(model), "Unique Int.") if official else None,
+                 "published_n_covered": published("Table 11", str(model), "Covered") if official else None}
             )  # fmt: skip
         counts = known["category"].value_counts().to_numpy()
         sizes = np.concatenate([counts, np.zeros(max(size - len(counts), 0), dtype=counts.dtype)])
@@ -90,7 +91,7 @@ def table_11(runs: Runs, options: Options) -> Analysis:
         curves.append(pd.DataFrame({**named, **curve, "cumulative_share": cumulative}))
         for share, label in ((0.5, "50%"), (0.8, "80%")):
             n, of_all = concentration(counts, size, share)
-            printed = value("Figure 7", "caption", f"categories that hold {label} of interests")
+            printed = value("Figure 7", "caption", f"categories that hold {label} of interests") if official else None
             shares.append(
                 {**named, "interest_share": share, "n_categories_needed": n, "category_share": of_all,
                  "published_category_share": printed, "n_interests": int(counts.sum())}

@@ -21,8 +21,8 @@ from .columns import KEY, Column, describe_column
 from .figures import show_value
 
 __all__ = [
-    "Cell", "Heading", "Sheet", "describe_columns", "latex", "markdown", "plain", "sheet", "sidecar", "to_csv",
-    "to_parquet",
+    "Cell", "Heading", "Sheet", "describe_columns", "full_headings", "latex", "markdown", "markdown_text",
+    "plain", "sheet", "sidecar", "to_csv", "to_parquet",
 ]  # fmt: skip
 
 MAX_ROWS = 300
@@ -218,12 +218,12 @@ def _cells(frame: pd.DataFrame, name: str) -> list[Cell]:
 
 def markdown(found: Sheet) -> str:
     """Return a sheet as a Markdown table, with outer headings written into the inner ones; its note beneath."""
-    names = [_markdown_text(name) for name in _full_headings(found)]
+    names = [markdown_text(name) for name in full_headings(found)]
     lines = ["| " + " | ".join(names) + " |"]
     lines.append("|" + "|".join(" ---: " if heading.numeric else " --- " for heading in found.columns) + "|")
     for row in found.rows:
         lines.append("| " + " | ".join(_markdown_cell(cell) for cell in row) + " |")
-    return "\n".join(lines) + "\n" + (f"\n{_markdown_text(found.note)}\n" if found.note else "")
+    return "\n".join(lines) + "\n" + (f"\n{markdown_text(found.note)}\n" if found.note else "")
 
 
 def latex(found: Sheet, caption: str, label: str, header: str = "") -> str:
@@ -323,7 +323,7 @@ def plain(value: Any) -> Any:
     return value if isinstance(value, str | int | float | bool) or value is None else str(value)
 
 
-def _full_headings(found: Sheet) -> list[str]:
+def full_headings(found: Sheet) -> list[str]:
     """Return the innermost headings, led by those above them."""
     above: list[list[str]] = [[] for _ in found.columns]
     for headings in found.headings[:-1]:
@@ -337,14 +337,19 @@ def _full_headings(found: Sheet) -> list[str]:
 
 
 def _markdown_cell(cell: Cell) -> str:
-    text = _markdown_text(cell.text)
+    text = markdown_text(cell.text)
     text = f"**{text}**" if cell.best else text
     text += f" ({cell.interval})" if cell.interval else ""
-    text += f" {_markdown_text(cell.group)}" if cell.group else ""
+    text += f" {markdown_text(cell.group)}" if cell.group else ""
     return text + (f" paper {cell.published}" if cell.published else "")
 
 
-def _markdown_text(text: str) -> str:
+def markdown_text(text: str) -> str:
+    """Return a text as Markdown shows it as it is, on one line.
+
+    >>> markdown_text("<b> [x](y)")
+    '&lt;b&gt; \\\\[x\\\\](y)'
+    """
     text = html.escape(" ".join(_printable(text).split()), quote=False)
     for mark in "\\`*_[]|~#":
         text = text.replace(mark, f"\\{mark}")

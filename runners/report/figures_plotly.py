@@ -339,7 +339,9 @@ def _cell_texts(mark: Cells, n: str) -> list[dict[str, Any]]:
 
 def _text(mark: Text, panel: Panel, n: str) -> dict[str, Any]:
     # What stands beyond the end of a line may be cut on a narrow page.
-    name = {"name": "end"} if panel.right > 30 and mark.anchor == "left" and not mark.small else {}
+    # The place of a label beside a point is for the panel's own width, too.
+    ends = panel.right > 30 and mark.anchor == "left"
+    name = {} if mark.small or (mark.beside_line and not ends) else {"name": "end" if ends else "point"}
     halo = name | {"bgcolor": "@@paper", "opacity": 0.85, "borderpad": 1} if mark.haloed else name
     return halo | {
         "x": _place(mark.x, panel.x), "y": _place(mark.y, panel.y), "xref": f"x{n}", "yref": f"y{n}",

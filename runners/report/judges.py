@@ -25,6 +25,8 @@ __all__ = ["agreement_of", "judge_errors", "judges"]
 
 N_DRAWS = 20
 """Imputations of what the judge should have said; each scores all records once more."""
+SHARED = ("data", "users", "taxonomy", "thresholds", "is_scope")
+"""Conditions of runs without which a difference would not be the judges'; oracles follow from verdicts."""
 _TYPES = [name.removeprefix("n_") for name in COUNTS]
 BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int64]
@@ -93,9 +95,12 @@ def _among(values: IntArray, in_order: IntArray) -> BoolArray:
 @analysis("judges", "Do judges agree?")
 def judges(runs: Runs, options: Options) -> Analysis:
     """Agreement of two or more judges on the same records, and the candidates' places under each."""
-    agreement, ranks = [], []
+    agreement, ranks, notes = [], [], []
     for a, b in combinations(runs.groups, 2):
         if a.dataset != b.dataset or a.setting != b.setting or a.judge == b.judge:
+            continue
+        if differing := _differing(a, b):
+            notes.append(f"{a.judge} and {b.judge} on {a.dataset} are not compared; they differ in {differing}.")
             continue
         others = {run.model: run for run in b.runs}
         common = [run for run in a.runs if run.model in others]
@@ -115,7 +120,8 @@ def judges(runs: Runs, options: Options) -> Analysis:
                  "largest_rank_change": int((places[0] - places[1]).abs().max())}
             )  # fmt: skip
     if not agreement:
-        raise Unavailable("Needs the same candidates on the same data under two judges: two suites that share a store.")
+        why = "Needs the same candidates on the same data under two judges: two suites that share a store."
+        raise Unavailable(" ".join([why, *notes]))
     frame = typed(agreement)
     columns = ["dataset", "setting", "judge_a", "judge_b", "metric", "n_models", "rho", "largest_rank_change"]
     figures = {
@@ -139,15 +145,25 @@ def judges(runs: Runs, options: Options) -> Analysis:
             "verdict": "interests that both scored",
             "category": "interests that both mapped; kappa over categories",
             "specificity": "interests with a known specificity of both: mean difference a - b",
+            "compared": f"judges with the same {', '.join(SHARED)}; each against the oracle of its own verdicts",
         },
+        notes=tuple(notes),
     )
+
+
+def _differing(a: Group, b: Group) -> str:
+    """Return what two groups differ in besides the judge; empty where that is nothing."""
+    there, here = a.runs[0].conditions, b.runs[0].conditions
+    return "; ".join(f"{name}: {there[name]} and {here[name]}" for name in SHARED if there[name] != here[name])
 
 
 def _places(runs: Runs) -> pd.DataFrame:
     """Return the place of each candidate under each judge, among the candidates that all judges of the data judged."""
-    alike: dict[tuple[str, str], list[Group]] = {}
+    alike: dict[tuple[str, ...], list[Group]] = {}
     for group in runs.groups:
-        alike.setdefault((group.dataset, group.setting), []).append(group)
+        conditions = group.runs[0].conditions
+        key = (group.dataset, group.setting, *(conditions[name] for name in SHARED))
+        alike.setdefault(key, []).append(group)
     rows = []
     for groups in alike.values():
         common = set.intersection(*(set(group.models) for group in groups))
@@ -261,6 +277,8 @@ def judge_errors(runs: Runs, options: Options) -> Analysis:
             "what the judge said (Beta posterior, uniform prior); counts, verdicts, the models' common oracle and "
             "medians follow. Errors count as independent of item, user and model; the interval is over imputations "
             "and posterior",
+            "score": "IG as judged, too, is against what these models verify together: neither a given oracle nor "
+            "other candidates enter",
             "is": "share of backing items that belong: (share picked - false positive rate) / (sensitivity - false "
             "positive rate), within 0 and 1, with a parametric bootstrap of both rates; not a median over users",
         },
@@ -313,6 +331,8 @@ def _corrected_ig(group: Group, labelled: pd.DataFrame, options: Options) -> lis
     metrics = ("ig_precision", "ig_recall", "ig_f1")
     limits = dict(group.runs[0].score["policy"]["ig"]["thresholds"])
     limits.pop("preset")
+    # Against what these runs verify together, as each draw is: the suite's oracle may hold more, which no draw does.
+    judged = load_metric("ig").rescore({run.model: run.ig for run in group.runs}, n_resamples=0)
     for _ in range(N_DRAWS):
         rates = [rng.beta(1 + label[said == s].sum(), 1 + (1 - label[said == s]).sum()) for s in (0, 1)]
         results = {}
@@ -331,7 +351,7 @@ def _corrected_ig(group: Group, labelled: pd.DataFrame, options: Options) -> lis
         for column, metric in enumerate(metrics):
             low, high = np.percentile(table[:, column], [2.5, 97.5])
             rows.append(
-                {**group.key, "model": run.model, "metric": metric, "score": run.score[metric],
+                {**group.key, "model": run.model, "metric": metric, "score": judged[run.model][metric],
                  "corrected": float(np.median(table[:, column])), "ci_corrected_low": low, "ci_corrected_high": high}
             )  # fmt: skip
     return rows

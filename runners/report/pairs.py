@@ -25,21 +25,27 @@ a command that cannot be read. 3 and 130 are those of stopped runs."""
 @analysis("comparisons", "Which differences are more than chance")
 def comparisons(runs: Runs, options: Options) -> Analysis:
     """Paired tests of all pairs of candidates, with Holm's correction."""
-    rows = []
+    rows, notes = [], []
     for group in runs.groups:
         for metric in METRICS:
-            wide = group.by_user(metric)
+            wide = group.by_user(metric).dropna()  # the users of the tests
             found = group.rank_groups(metric, options.significance_level)
             if found is None:
                 continue
+            if found["n_users_left_out"]:
+                notes.append(
+                    f"On {group.dataset}{f' ({group.setting})' if group.setting else ''}, judged by {group.judge}, "
+                    f"{found['n_users_left_out']} of {found['n_users'] + found['n_users_left_out']} users are left out "
+                    f"for {metric}: some model has no score for them."
+                )
             pairs = found["pairs"]
             columns = (pairs[name] for name in ("model_a", "model_b", "p_value", "p_value_holm", "differ"))
             for a, b, p, adjusted, differ in zip(*columns, strict=True):
-                both = wide[[a, b]].dropna()
-                delta = (both[a] - both[b]).round(12)
+                delta = (wide[a] - wide[b]).round(12)
                 rows.append(
-                    {**group.key, "metric": metric, "model_a": a, "model_b": b, "n_users": len(both),
-                     "score_a": both[a].median(), "score_b": both[b].median(), "difference_of_means": delta.mean(),
+                    {**group.key, "metric": metric, "model_a": a, "model_b": b, "n_users": len(wide),
+                     "n_users_left_out": found["n_users_left_out"], "score_a": wide[a].median(),
+                     "score_b": wide[b].median(), "difference_of_means": delta.mean(),
                      "a_better_share": float((delta > 0).mean()), "b_better_share": float((delta < 0).mean()),
                      "p_value": p, "p_value_holm": adjusted, "differ": differ}
                 )  # fmt: skip
@@ -58,11 +64,12 @@ def comparisons(runs: Runs, options: Options) -> Analysis:
         {"pairs": frame, "differences": matrix},
         {"comparisons": figure},
         policy={
-            "test": "Wilcoxon signed-rank, two-sided, zero differences dropped, exact for up to 50 differences; over "
-            "the users whom every model has a score for",
+            "test": "Wilcoxon signed-rank, two-sided, zero differences dropped, exact for up to 50 differences",
+            "users": "those whom every model has a score for, in tests, medians and differences alike",
             "correction": "Holm, over the pairs of a data set and metric",
             "significance_level": options.significance_level,
         },
+        notes=tuple(notes),
     )
 
 
@@ -112,11 +119,8 @@ def holm(p_values: list[float]) -> list[float]:
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
     """
-    adjusted, largest = [0.0] * len(p_values), 0.0
-    for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[place]))
-        adjusted[place] = largest
-    return adjusted
+    found: list[float] = load_metric("ig").adjusted(p_values, "holm").tolist()
+    return found
 
 
 def _refuse(a: Run, b: Run) -> None:

@@ -15,6 +15,7 @@ __all__ = ["lite_split", "ranking_stability"]
 SIZES = (10, 20, 50, 100, 150, 200, 300, 500, 700, 1000, 2000, 5000)
 N_CERTIFYING = 200
 CERTIFIED_SHARE = 0.95
+NOTHING_DIFFERS = "no pair of models differs over all users, so there is no order that fewer users could keep"
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
@@ -89,7 +90,8 @@ def lite_split(group: Group, options: Options, metric: str = "ig_f1") -> dict[st
     Returns:
         ``n_users``, ``agreeing_share``, ``n_users_exact`` (0 where no size below the whole gives it), ``n_pairs`` that
         differ, and ``users``: the first seeded sample of that size with the very order of the whole where there is one.
-        None with fewer than two models, or no users.
+        Where no pair differs, any sample would do: then there is neither size nor share nor sample, and ``note`` says
+        why. None with fewer than two models, or no users.
     """
     scores = group.by_user(metric).dropna(how="all")
     ranks = group.rank_groups(metric, options.significance_level)
@@ -130,8 +132,12 @@ def lite_split(group: Group, options: Options, metric: str = "ig_f1") -> dict[st
                 low = middle + 1
         return high, share
 
-    size, share = smallest(unreversed)
     exact, _ = smallest(same)
+    known = {"n_users_exact": exact if exact < len(values) else 0, "n_pairs": len(differing)}
+    known |= {"n_users_whole": len(values)}
+    if not differing:
+        return {"n_users": None, "agreeing_share": None, **known, "note": NOTHING_DIFFERS, "users": []}
+    size, share = smallest(unreversed)
     draws, medians = samples(size)
     fits = np.flatnonzero(same(medians))
     fits = fits if len(fits) else np.flatnonzero(unreversed(medians))
@@ -139,9 +145,8 @@ def lite_split(group: Group, options: Options, metric: str = "ig_f1") -> dict[st
     return {
         "n_users": size,
         "agreeing_share": share,
-        "n_users_exact": exact if exact < len(values) else 0,
-        "n_pairs": len(differing),
-        "n_users_whole": len(values),
+        **known,
+        "note": "",
         "users": sorted(scores.index[chosen]),
     }
 
@@ -149,7 +154,7 @@ def lite_split(group: Group, options: Options, metric: str = "ig_f1") -> dict[st
 @analysis("figure_10", "How few users give the same ranking")
 def figure_10(runs: Runs, options: Options) -> Analysis:
     """Ranking stability by sample size, and the certified lite split (Figure 10)."""
-    curves, splits, users = [], [], []
+    curves, splits, users, notes = [], [], [], []
     for group in runs.groups:
         if len(group.runs) < 3:
             continue
@@ -160,8 +165,12 @@ def figure_10(runs: Runs, options: Options) -> Analysis:
         curves.append(curve.assign(**group.key))
         found = lite_split(group, options)
         if found is not None:
-            users.append(pd.DataFrame({**group.key, "user_id": found.pop("users")}))
+            chosen = found.pop("users")
+            users += [pd.DataFrame({**group.key, "user_id": chosen})] if chosen else []
             splits.append({**group.key, **found})
+            if found["note"]:
+                where = f"{group.dataset} ({group.setting})" if group.setting else group.dataset
+                notes.append(f"No lite split of {where}, judged by {group.judge}, is certified: {found['note']}.")
     if not curves:
         raise Unavailable("Needs three or more candidates on one data set, and several users.")
     figure = FigureSpec(
@@ -177,7 +186,7 @@ def figure_10(runs: Runs, options: Options) -> Analysis:
         {
             "stability": typed(pd.concat(curves)[[*KEY, "n_users", "rho", "sd_rho", "rho_low", "rho_high"]]),
             "lite_splits": typed(splits),
-            "lite_users": typed(pd.concat(users)),
+            **({"lite_users": typed(pd.concat(users))} if users else {}),
         },
         {"figure_10": figure},
         policy={
@@ -187,4 +196,5 @@ def figure_10(runs: Runs, options: Options) -> Analysis:
             f"that differ over all users (Wilcoxon, Holm, level {options.significance_level})",
             "published": "rho 0.96 at 10 users, 1.00 by 200, of 982",
         },
+        notes=tuple(notes),
     )

@@ -183,3 +183,11 @@ def test_differences_that_are_rounding_errors_are_none(ig):
     noise = np.array([1e-17] * 8 + [0.0] * 52)
     found = ig.compare(by_user(noise), by_user(np.zeros(60)), n_resamples=0)
     assert (found["wilcoxon_statistic"], found["p_value"], found["n_equal"]) == (0.0, 1.0, 60)
+
+
+def test_corrections_by_hand_and_by_scipy(ig):
+    p = np.array([0.01, 0.04, 0.03])
+    np.testing.assert_allclose(ig.adjusted(p, "holm"), [0.03, 0.06, 0.06])
+    np.testing.assert_allclose(ig.adjusted(p, "none"), p)
+    many = np.random.default_rng(0).random(50) ** 3
+    np.testing.assert_allclose(ig.adjusted(many, "benjamini-hochberg"), stats.false_discovery_control(many))

@@ -30,8 +30,50 @@
     return whole.length > length ? escaped(whole.slice(0, Math.max(length - 1, 2)).replace(/…$/, "") + "…") : text;
   };
 
+  // Labels of points were placed for a wider panel: one that would lie over a point or a label goes to another side of
+  // its point, or is left out; the point says it when touched.
+  const apart = (data, layout, width) => {
+    const { margin, xaxis, yaxis } = layout;
+    const wide = width - margin.l - margin.r;
+    const high = layout.height - margin.t - margin.b;
+    const share = (value, [least, most]) => (value - least) / (most - least);
+    const across = (value) => share(value, xaxis.range) * wide;
+    const along = (value) => share(value, yaxis.range) * high;
+    const placed = (value, axis) => (axis.type === "log" ? Math.log10(value) : value);
+    const taken = data.filter((trace) => trace.mode === "markers").flatMap((trace) => trace.x.map((x, n) => {
+      const half = [trace.marker.size].flat()[Array.isArray(trace.marker.size) ? n : 0] / 2;
+      const [left, up] = [across(placed(x, xaxis)), along(placed(trace.y[n], yaxis))];
+      return [left - half, left + half, up - half, up + half];
+    }));
+    for (const note of layout.annotations || []) {
+      if (note.name !== "point") continue;
+      const length = read(note.text).length * 6.6;
+      const gap = Math.max(Math.abs(note.xshift), 9);
+      const sides = [
+        [note.xshift, note.yshift, note.xanchor], [gap, 0, "left"], [-gap, 0, "right"], [0, 16, "center"],
+        [0, -16, "center"], [gap, 12, "left"], [gap, -12, "left"], [-gap, 12, "right"], [-gap, -12, "right"],
+      ];
+      const box = ([right, up, anchor]) => {
+        const left = across(note.x) + right - length * { left: 0, center: 0.5, right: 1 }[anchor];
+        const at = along(note.y) + up;
+        return [left, left + length, at - 7, at + 7];
+      };
+      const free = sides.find((side) => {
+        const [left, end, low, top] = box(side);
+        return left > -margin.l && end < wide + margin.r && low > 0 && top < high
+          && !taken.some(([x, y, bottom, upper]) => left < y && x < end && low < upper && bottom < top);
+      });
+      if (free) {
+        [note.xshift, note.yshift, note.xanchor] = free;
+        taken.push(box(free));
+      } else {
+        note.visible = false;
+      }
+    }
+  };
+
   // What would leave no room for the data is made narrower, and labels are turned to where there is room.
-  const fitted = (layout, width) => {
+  const fitted = (data, layout, width) => {
     const each = 7.2;
     const margin = layout.margin;
     if (width < narrow) {
@@ -66,6 +108,7 @@
         note.text = cut(note.text, Math.floor(room / each));
       }
     }
+    if (width < narrow) apart(data, layout, width);
     return layout;
   };
 
@@ -77,7 +120,7 @@
     }
     const { data, layout } = coloured(specs.get(place), themes[theme()]);
     place.dataset.drawn = theme();
-    Plotly.react(place, data, fitted(layout, place.clientWidth), {
+    Plotly.react(place, data, fitted(data, layout, place.clientWidth), {
       displaylogo: false, responsive: true, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
     });
   };

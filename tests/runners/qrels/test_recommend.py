@@ -10,12 +10,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from gistbench.hf_datasets.errors import ConfigError, DataError
+from gistbench.hf_datasets.errors import ConfigError, DataError, StoreError
 from gistbench.runners.qrels import recommend as module
 from gistbench.runners.qrels.imports import read_imports
+from gistbench.runners.qrels.pool import pool
 from gistbench.runners.qrels.ratings import Ratings
 from gistbench.runners.qrels.recommend import recommend
-from gistbench.runners.qrels.runs import read_run_table, run_path
+from gistbench.runners.qrels.runs import RunRecord, read_run_table, run_path, write_run
+from gistbench.runners.qrels.sample import sample
+from gistbench.runners.qrels.setting import Setting
 from gistbench.runners.qrels.split import split
 from gistbench.runners.qrels.work import Work
 from gistbench.runners.recommenders.registry import load_settings
@@ -98,6 +101,43 @@ class TestResume:
         again = {name.rsplit(".", 1)[0] for name, at in times(work).items() if before.get(name) != at}
         assert again == {"wsr-ib"}
 
+    def test_interrupted_with_another_seed_nothing_that_stands_on_the_old_runs_counts(self, work, quick, monkeypatch):
+        sample(work, sizes=[20], n_repeats=1, take=20)
+        pool(work, depth=5)
+        make = module._make
+
+        def stops(folder, one, *rest):
+            if one.name == "popularity":
+                raise KeyboardInterrupt
+            return make(folder, one, *rest)
+
+        monkeypatch.setattr(module, "_make", stops)
+        with pytest.raises(KeyboardInterrupt):
+            recommend(work, settings=quick, seed=1)
+        assert not [step for step in ("recommend", "sample", "pool") if work.has(step)]
+        assert not (work.path / "pool.parquet").exists()
+        with pytest.raises(StoreError, match=r"has no recommend\.json"):
+            module.systems(work)
+
+    def test_the_same_runs_made_again_leave_what_stands_on_them(self, work, quick):
+        sample(work, sizes=[20], n_repeats=1, take=20)
+        pool(work, depth=5)
+        run_path(work, "kld", "json").unlink()
+        with pytest.raises(StoreError, match=r"kld\.parquet is not the run that .*recommend\.json tells of"):
+            Setting.read(work)
+        recommend(work, settings=quick)
+        assert work.has("pool")
+        assert len(Setting.read(work).systems["runs"]) == len(quick)
+
+    @pytest.mark.parametrize("read", [sample, pool])
+    def test_a_run_made_otherwise_is_not_read(self, work, quick, read):
+        if read is pool:
+            sample(work, sizes=[20], n_repeats=1, take=20)
+        path = run_path(work, "wsr-ib", "json")
+        path.write_text(path.read_text().replace(json.loads(path.read_text())["fingerprint"], "0" * 64))
+        with pytest.raises(StoreError, match=r"wsr-ib\.parquet is not the run"):
+            read(work)
+
     def test_a_damaged_table_is_made_again(self, work, quick):
         before = digests(work)
         path = run_path(work, "kld", "parquet")
@@ -174,6 +214,16 @@ class TestMemory:
         record = recommend(work, settings=quick[:3], seed=5, memory_bytes=limit, skip_unfit=True)
         assert [one["system"] for one in record["runs"]] == ["random", "popularity"]
         assert list(record["unfit"]) == ["puresvd-20"]
+        assert record["stand_ins"] == {}
+
+    def test_another_run_stands_for_an_algorithm_whose_first_does_not_fit(self, work, quick, monkeypatch):
+        monkeypatch.setattr(module, "check_memory", lambda *args, **options: {"wsr-ub": "needs more"})
+        record = recommend(work, settings=quick, seed=5, skip_unfit=True)
+        standing = [one["algorithm"] for one in record["runs"] if one["representative"]]
+        assert sorted(standing) == sorted({one["algorithm"] for one in record["runs"]})
+        assert next(one for one in record["runs"] if one["system"] == "wsr-ub-50")["representative"]
+        assert record["stand_ins"] == {"wsr-ub-50": "wsr-ub"}
+        assert json.loads(run_path(work, "wsr-ub-50", "json").read_text())["representative"]
 
     def test_finished_runs_need_no_memory(self, work, quick):
         recommend(work, settings=quick, memory_bytes=1)
@@ -203,6 +253,13 @@ def test_users_without_test_items_are_trained_on_and_counted(tmp_path, quick):
     split(work, str(path), test_share=0.0)
     with pytest.raises(ConfigError, match="no user has a test rating"):
         recommend(work, settings=quick[:2])
+
+
+def test_a_run_without_any_list_is_refused(work):
+    record = RunRecord("none", "none", True, {}, "x", 0, 0, 0, 0.0, 0.0, {})
+    with pytest.raises(DataError, match="The run none has no list for any user"):
+        write_run(work, record, [], trec=True, seconds=lambda: (0.0, 0.0))
+    assert not list((work.path / "runs").glob("*none*"))
 
 
 class TestImports:

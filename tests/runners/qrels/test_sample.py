@@ -5,7 +5,7 @@ from gistbench.runners.qrels.evaluate import evaluate_runs
 from gistbench.runners.qrels.pool import pool
 from gistbench.runners.qrels.ratings import Ratings
 from gistbench.runners.qrels.runs import run_path
-from gistbench.runners.qrels.sample import _adjusted, _p_values, draw_sample, equivalence, sample, strata, welch
+from gistbench.runners.qrels.sample import _p_values, draw_sample, equivalence, sample, strata, welch
 from scipy import stats
 
 
@@ -61,12 +61,6 @@ class TestTests:
         apart = welch(np.ones((1, 3)), np.zeros((1, 4)))
         assert _p_values(apart, np.zeros(1), "two").tolist() == [0.0]
         assert equivalence(apart, np.full(1, 0.1)).tolist() == [1.0]
-
-    def test_corrections(self):
-        p = np.array([0.01, 0.04, 0.03])
-        np.testing.assert_allclose(_adjusted(p, "holm"), [0.03, 0.06, 0.06])
-        np.testing.assert_allclose(_adjusted(p, "benjamini-hochberg"), [0.03, 0.04, 0.04])
-        assert _adjusted(p, "none") is p
 
 
 def test_scores_are_those_of_trec_eval(work):

@@ -58,6 +58,14 @@ def test_own_settings(tmp_path):
             '[[run]]\nname = "a"\nalgorithm = "wsr-ub"\nn_neighbours = 0\n',
             "n_neighbours: .* greater than or equal to 1",
         ),
+        *(
+            (
+                f'[[run]]\nname = "a"\nalgorithm = "lm-wsr-{of}"\nsmoothing = "{smoothing}"\nsmoothing_weight = {w}\n',
+                f"smoothing_weight is {w}; {smoothing} needs one below {w}",
+            )
+            for of in ("ub", "ib")
+            for smoothing, w in (("jelinek-mercer", "1"), ("absolute-discounting", "0.5"))
+        ),
         ('[[run]]\nname = "a"\nalgorithm = "random"\n' * 2, "another run is called 'a' already"),
     ],
 )

@@ -130,7 +130,7 @@ def run_tables(named, unscored=()):
     }
 
 
-def write_run(path, name, named, *, dataset, signals, judge, taxonomy, asked, unscored, prompts):
+def write_run(path, name, named, *, dataset, signals, judge, taxonomy, asked, unscored, prompts, data):
     tables = run_tables(named, unscored)
     if taxonomy is None:
         tables.pop("mappings")
@@ -141,7 +141,7 @@ def write_run(path, name, named, *, dataset, signals, judge, taxonomy, asked, un
     manifest = {
         "data": {
             "dataset": dataset,
-            "sha256": f"d-{dataset}",
+            "sha256": data or f"d-{dataset}",
             "users_sha256": f"u-{dataset}",
             "signals": list(signals),
             "taxonomy": taxonomy,
@@ -168,15 +168,17 @@ def suite(tmp_path):
         signals=INTERACTION_TYPES,
         judge="org/judge",
         categories=True,
+        taxonomy_name=None,
         unscored=(),
         history_length=None,
         chunk_size=100,
         prompts="a" * 64,
+        data=None,
         **config,
     ):
         path = tmp_path / folder
         path.mkdir()
-        record = {"name": taxonomy.name, "sha256": taxonomy.sha256} if categories else None
+        record = {"name": taxonomy_name or taxonomy.name, "sha256": taxonomy.sha256} if categories else None
         asked = {"history_length": history_length, "chunk_size": chunk_size, "max_item_chars": 500}
         for name, named in runs.items():
             write_run(
@@ -190,6 +192,7 @@ def suite(tmp_path):
                 asked=asked,
                 unscored=unscored,
                 prompts=prompts,
+                data=data,
             )
         settings = RunConfig(candidates=tuple(runs), judge="lexical/overlap", n_resamples=200, **config)
         recorded = {"format": 1, "config": settings.model_dump(mode="json"), "identity": {}, "judge": None}

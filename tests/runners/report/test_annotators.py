@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 from gistbench.hf_datasets.errors import DataError
+from gistbench.runners.agreement import krippendorff_alpha
 from gistbench.runners.report import Options, run_analyses
-from gistbench.runners.report.annotators import cohen_kappa, fleiss_kappa, krippendorff_alpha, majority
+from gistbench.runners.report.annotators import cohen_kappa, fleiss_kappa, majority
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score

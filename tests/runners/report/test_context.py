@@ -15,8 +15,8 @@ def runs(suite, interest):
     name = "openai/gpt-oss-120b"
     return Runs.open(
         [
-            suite("short", {name: short, "org/b": other}, chunk_size=50),
-            suite("long", {name: long, "org/b": other}, chunk_size=200),
+            suite("short", {name: short, "org/b": other}, chunk_size=50, dataset="synthetic"),
+            suite("long", {name: long, "org/b": other}, chunk_size=200, dataset="synthetic"),
         ]
     )
 
@@ -35,6 +35,15 @@ def test_table_14_under_three_oracles(runs):
     assert frame["published_ig_recall"].loc["own"].to_dict() == {50: 0.86, 200: 0.968}
     assert np.isnan(found.tables["lengths"].query("model == 'org/b'")["published_is"]).all()
     assert "--chunk-size" in found.notes[0]
+
+
+def test_table_14_of_the_page_is_of_its_synthetic_data_alone(suite, interest):
+    named = {"openai/gpt-oss-120b": {"u": [interest("a", 1, e=2)]}}
+    runs = Runs.open([suite(f"c{n}", named, chunk_size=n) for n in (50, 200)])
+    frame = run_analyses(runs, ["table_14"], Options())[0].tables["lengths"]
+    published = [name for name in frame if name.startswith("published_")]
+    assert published
+    assert frame[published].isna().all(axis=None)
 
 
 def test_table_14_by_history_length(suite, interest):

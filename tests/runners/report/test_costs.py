@@ -32,3 +32,12 @@ def test_table_27_what_judging_each_candidate_costs(runs):
     assert frame["n_interests"].tolist() == [4, 2]
     assert frame["tokens_per_interest"].tolist() == pytest.approx([880 / 4, 880 / 2])
     assert frame["published_gpu_hours"].iloc[0] == 108
+
+
+def test_interests_of_two_suites_with_equal_folder_names_count_as_their_tokens_do(suite, interest):
+    named = {"org/a": {"u": [interest("a", 1, e=2), interest("b", 2, e=2)]}}
+    runs = Runs.open([suite(f"h{n}", named, history_length=n) for n in (50, 100)])
+    frame = run_analyses(runs, ["table_27"], Options())[0].tables["candidates"]
+    assert frame["tokens_in"].tolist() == [2 * 400]
+    assert frame["n_interests"].tolist() == [4]
+    assert frame["tokens_per_interest"].tolist() == pytest.approx([2 * 440 / 4])

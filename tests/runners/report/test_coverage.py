@@ -30,10 +30,23 @@ def test_table_11_over_data_sets(runs):
     shares = found.tables["shares"].set_index("interest_share")
     assert shares["n_categories_needed"].to_dict() == {0.5: 2, 0.8: 2}
     assert shares["n_interests"].tolist() == [10, 10]
-    assert shares["published_category_share"].tolist() == pytest.approx([0.101, 0.294])
     curve = found.tables["concentration"]
     assert curve["cumulative_share"].head(4).tolist() == pytest.approx([0.4, 0.8, 0.9, 1.0])
     assert len(curve) == 327
+
+
+@pytest.mark.parametrize("taxonomy", ["open", "official"])
+def test_published_coverage_stands_beside_the_official_taxonomy_alone(suite, interest, taxonomy):
+    named = {"openai/gpt-oss-120b": {"u": [interest("a", 1, e=2)]}}
+    tables = run_analyses(Runs.open([suite("one", named, taxonomy_name=taxonomy)]), ["table_11"], Options())[0].tables
+    beside = tables["models"][["published_n_unique_interests", "published_n_covered"]].iloc[0]
+    shares = tables["shares"]["published_category_share"]
+    if taxonomy == "official":
+        assert beside.notna().all()
+        assert shares.tolist() == pytest.approx([0.101, 0.294])
+    else:
+        assert beside.isna().all()
+        assert shares.isna().all()
 
 
 def test_figure_8_alone_and_together(runs):

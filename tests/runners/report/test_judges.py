@@ -1,3 +1,5 @@
+import re
+
 import pytest
 from gistbench.runners.report import Options, Runs, run_analyses
 from gistbench.runners.report.figures import draw
@@ -38,6 +40,27 @@ def test_judges_agreement_and_ranks(two_judges):
     assert places["org/other@2"].tolist() == [3, 1, 1]
     panels = {panel.title: panel for panel in draw(found.figures["judges_places"], found.tables).panels}
     assert panels["IS"].y.range[0] > panels["IS"].y.range[1]  # the best on top
+
+
+@pytest.mark.parametrize(
+    ("other", "differs"),
+    [
+        ({"taxonomy_name": "theirs"}, r"taxonomy: open \(\w+\) and theirs \(\w+\)"),
+        ({"categories": False}, r"taxonomy: open \(\w+\) and none"),
+        ({"thresholds": "lenient"}, "thresholds: base and lenient"),
+        ({"data": "e"}, "data: d-demo and e"),
+    ],
+)
+def test_judges_of_other_data_taxonomies_or_thresholds_are_not_compared(suite, interest, other, differs):
+    users = {f"org/{m}": {f"u{k}": [interest(f"{m}{k}", 1 + k % 2, e=2)] for k in range(4)} for m in "ab"}
+    one, same = suite("one", users), suite("same", users, judge="org/same")
+    unlike = suite("two", users, judge="org/other", **other)
+    assert re.search(differs, run_analyses(Runs.open([one, unlike]), ["judges"], Options())[0].missing)
+    (found,) = run_analyses(Runs.open([one, same, unlike]), ["judges"], Options())
+    assert set(found.tables["agreement"]["judge_b"]) == {"org/same@2"}
+    assert set(found.tables["places"]["judge"]) == {"org/judge@2", "org/same@2"}
+    assert len(found.notes) == 2
+    assert all("org/other@2" in note and re.search(differs, note) for note in found.notes)
 
 
 @pytest.fixture
@@ -94,6 +117,20 @@ def test_a_judge_who_errs_never_stands_corrected(one_judge, tmp_path):
     row = found.tables["corrected"].query("metric == 'ig_precision'").iloc[0]
     assert row["ci_corrected_low"] <= row["score"] <= row["ci_corrected_high"]
     assert found.tables["confusion"]["agreement_share"].tolist() == [1.0]
+
+
+def test_a_judge_without_errors_leaves_recall_alone_though_the_suite_knows_more(suite, interest, tmp_path):
+    """The suite's oracle also holds what another candidate verifies, which a report on one run cannot correct."""
+    users = {
+        "org/a": {f"u{k}": [interest("jazz", 1, e=2)] for k in range(40)},
+        "org/b": {f"u{k}": [interest("chess", 9, e=2)] for k in range(40)},
+    }
+    runs = Runs.open([suite("one", users) / "org--a"])
+    path = labels(tmp_path / "labels.csv", [(k, item, 1) for k in range(40) for item in (0, 1)])
+    frame = run_analyses(runs, ["judge_errors"], Options(annotations=path))[0].tables["corrected"].set_index("metric")
+    assert runs.all[0].score["ig_recall"] == 0.5
+    assert frame.loc["ig_recall", ["score", "corrected"]].tolist() == [1.0, 1.0]
+    assert frame.loc["ig_f1", ["score", "corrected"]].tolist() == [1.0, 1.0]
 
 
 def test_the_share_of_backing_items_corrected_for_misses_and_alarms(one_judge, tmp_path):

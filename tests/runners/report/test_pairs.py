@@ -35,6 +35,18 @@ def test_comparisons_with_correction(opened, found):
     assert frame["p_value_holm"].tolist() == pytest.approx(adjusted)
 
 
+def test_a_pair_is_of_the_users_its_test_is_of(opened, found):
+    """C lacks a third of the users, on whom A and B differ most: their row must not be of them."""
+    runs = opened({"org/a": found(), "org/b": found(2), "org/c": found(users=range(1, 24, 2))})
+    (analysis,) = run_analyses(runs, ["comparisons"], Options())
+    frame = analysis.tables["pairs"].query("metric == 'ig_f1'").set_index(["model_a", "model_b"])
+    assert frame["n_users"].tolist() == [12] * 3
+    assert frame["n_users_left_out"].tolist() == [12] * 3
+    row = frame.loc[("org/a", "org/b")]
+    assert (row["difference_of_means"], row["a_better_share"], row["p_value"]) == (0.0, 0.0, 1.0)
+    assert "12" in " ".join(analysis.notes)
+
+
 def test_holm_by_hand():
     assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
     assert holm([0.6, 0.9]) == [1.0, 1.0]

@@ -74,3 +74,15 @@ def test_figure_10_and_the_lite_split(runs):
 def test_two_candidates_have_no_ranking_to_speak_of(opened, interest):
     runs = opened({f"org/{m}": {"u": [interest("a", 1, e=2)], "v": []} for m in "ab"})
     assert "three or more" in run_analyses(runs, ["figure_10"], Options())[0].missing
+
+
+def test_without_a_pair_that_differs_nothing_is_certified(opened, interest):
+    users = {f"u{k:02d}": [interest("jazz", 1, e=2)] for k in range(30)}
+    runs = opened({f"org/{m}": users for m in "abc"})
+    (found,) = run_analyses(runs, ["figure_10"], Options())
+    split = found.tables["lite_splits"].iloc[0]
+    assert split["n_pairs"] == 0
+    assert split[["n_users", "agreeing_share"]].isna().all()
+    assert "no pair of models differs" in split["note"]
+    assert "lite_users" not in found.tables
+    assert "no pair of models differs" in " ".join(found.notes)

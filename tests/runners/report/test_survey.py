@@ -1,7 +1,9 @@
 import numpy as np
+import pandas as pd
 import pytest
 from gistbench.hf_datasets.errors import DataError
 from gistbench.runners.report import Options, run_analyses
+from gistbench.runners.report.survey import _p
 
 
 @pytest.fixture
@@ -48,6 +50,11 @@ def test_table_6_rho_and_its_exact_p_value(runs, tmp_path):
     assert row["rho"] == pytest.approx(np.sqrt(3) / 2)  # F1 is tied between b and c
     assert row["p_value"] == pytest.approx(4 / 6)  # of 6 orders, the tied rank pair leaves 2 and their mirrors
     assert len(found.tables["models"]) == 3
+
+
+def test_no_sample_of_permutations_makes_a_p_value_of_0():
+    known = pd.DataFrame({"external": range(20), "ig_f1": range(20)}, dtype=float)
+    assert _p(known) == 1 / 10_001
 
 
 def test_table_6_refuses_a_model_that_is_there_twice(runs, tmp_path):

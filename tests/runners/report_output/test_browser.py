@@ -3,7 +3,10 @@
 import shutil
 from pathlib import Path
 
+import pandas as pd
 import pytest
+from gistbench.runners.report.analysis import Analysis, FigureSpec
+from gistbench.runners.report.build import Report
 
 pytestmark = pytest.mark.slow
 CHROMIUM = shutil.which("chromium")
@@ -105,6 +108,38 @@ def test_texts_of_figures_lie_within_them(visit, file, width):
     page, _, _ = visit(file, width)
     scroll_through(page)
     assert page.evaluate(OUTSIDE) == []
+
+
+OVERLAPPING = """() => [...document.querySelectorAll('.plot')].flatMap((plot) => {
+    const points = [...plot.querySelectorAll('.scatterlayer .point')];
+    const things = [...plot.querySelectorAll('.annotation text')].filter((text) => text.textContent);
+    const boxes = [...things, ...points].map((thing) => [thing.textContent, thing.getBoundingClientRect()]);
+    return boxes.slice(0, things.length).flatMap(([a, one], n) => boxes.slice(n + 1)
+      .filter(([, r]) => one.left < r.right - 2 && r.left < one.right - 2 && one.top < r.bottom - 3
+        && r.top < one.bottom - 3)
+      .map(([b]) => [a, b || 'a point']));
+})"""
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_labels_of_points_cover_nothing(visit, tmp_path, width):
+    """Costs of judging lie along a line, so near one another that labels need the width they were placed for."""
+    models = ["gpt-oss-120b", "gpt-5", "DeepSeek-R1", "Qwen3-32B", "Llama-3.1-8B-Instruct", "Mistral-7B", "tfidf",
+              "hashtag"]  # fmt: skip
+    frame = pd.DataFrame(
+        {"model": models, "n_interests": [127495, 90000, 78534, 101000, 60000, 64000, 98000, 95000],
+         "tokens_in": [8e8, 6.2e8, 6.0e8, 6.6e8, 4.1e8, 4.4e8, 6.4e8, 6.3e8]}
+    )  # fmt: skip
+    spec = FigureSpec("scatter", "rows", "Judging costs", "c", x="n_interests", y="tokens_in", label="model")
+    report = Report((Analysis("table_27", "t", "c", {"rows": frame}, {"table_27": spec}),), {"runs": []})
+    path = tmp_path / "report.html"
+    path.write_text(report.html(), encoding="utf-8")
+    page, _, _ = visit(path, width)
+    scroll_through(page)
+    assert page.evaluate(OVERLAPPING) == []
+    assert page.evaluate(OUTSIDE) == []
+    shown = [text for text in page.locator(".annotation text").all_text_contents() if text]
+    assert len(shown) >= len(models) - 1
 
 
 def test_names_that_are_markup_are_read_as_they_are(visit, file, made_up):

@@ -1,12 +1,15 @@
 import json
 import shutil
+import signal
+import subprocess
+import sys
 
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from gistbench.hf_datasets.errors import ConfigError, StoreError
 from gistbench.runners.report import build
-from gistbench.runners.report.analysis import Analysis
+from gistbench.runners.report.analysis import Analysis, FigureSpec
 from gistbench.runners.report.build import Report, build_report
 
 
@@ -99,6 +102,78 @@ def test_a_report_replaces_an_earlier_one_and_nothing_else(tiny, tmp_path):
     assert (folder / "mine.txt").read_text() == "keep"
     assert not (folder / "tables" / "table_3.medians.csv").exists()
     assert (folder / "tables" / "table_4.medians.csv").exists()
+
+
+KILLED = """
+import os, signal, sys
+import pandas as pd
+from gistbench.runners.report import build
+from gistbench.runners.report.analysis import Analysis
+
+written = []
+def killing(frame, about, whole=build.to_parquet):
+    written.append(whole(frame, about))
+    if len(written) == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return written[-1]
+build.to_parquet = killing
+frame = pd.DataFrame({"model": ["a"], "ig_f1": [0.5]})
+tables = {name: frame for name in ("one", "two", "three")}
+build.Report((Analysis("table_4", "t", "c", tables),), {"gistbench": "1", "runs": []}).write(sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+def test_a_killed_report_is_written_again(tiny, tmp_path, earlier):
+    folder = tmp_path / "report"
+    if earlier:
+        tiny.write(folder)
+        (folder / "mine.txt").write_text("keep")
+    died = subprocess.run([sys.executable, "-c", KILLED, str(folder)], check=False, capture_output=True, timeout=120)
+    assert died.returncode == -signal.SIGKILL, died.stderr.decode()
+    there = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    assert "tables/table_4.one.parquet" in there
+    assert "report.html" not in there
+    index = json.loads((folder / "report.json").read_text())
+    assert index["complete"] is False
+    assert there - {"mine.txt", "report.json"} < set(index["files"])
+    (folder / "tables" / ".table_4.two.csv.abcd1234").write_text("what a killed writer leaves")
+    tiny.write(folder)
+    index = json.loads((folder / "report.json").read_text())
+    assert index["complete"] is True
+    there = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    assert there == {*index["files"], "report.json"} | ({"mine.txt"} if earlier else set())
+
+
+def test_a_writer_killed_at_its_first_file_leaves_a_folder_that_can_be_used(tiny, tmp_path):
+    folder = tmp_path / "report"
+    folder.mkdir()
+    (folder / ".report.json.abcd1234").write_text("{")
+    tiny.write(folder)
+    assert not (folder / ".report.json.abcd1234").exists()
+
+
+def test_texts_of_runs_are_read_as_they_are_in_markdown(tmp_path):
+    nasty = "<img src=x> [x](http://evil) `a` --->"
+    frame = pd.DataFrame({"model": [nasty], "ig_f1": [0.5]})
+    spec = FigureSpec("bar", "rows", f"Figure {nasty}", f"See {nasty}", x="ig_f1", y="model")
+    found = Analysis(
+        "table_3", f"Title {nasty}", f"Caption {nasty}", {"rows": frame}, {"table_3": spec}, policy={"said": nasty},
+        notes=(f"Note {nasty}",),
+    )  # fmt: skip
+    missing = Analysis("table_4", f"Other {nasty}", "", missing=f"Needs {nasty}")
+    report = Report((found, missing), {"gistbench": "1", "runs": []})
+    text = report.markdown()
+    assert "<img" not in text
+    assert "[x](" not in text
+    escaped = r"&lt;img src=x&gt; \[x\](http://evil) \`a\`"
+    for line in ("## Title ", "Caption ", "![Figure ", "See ", "- Note ", "- Other "):
+        assert f"\n{line}{escaped}" in text, line
+    assert f": Needs {escaped}" in text
+    report.write(tmp_path / "report")
+    head = (tmp_path / "report" / "tables" / "table_3.rows.md").read_text().partition("\n-->\n")[0]
+    assert "said" in head
+    assert "-->" not in head
 
 
 def test_the_same_report_gives_the_same_bytes(tiny, tmp_path):

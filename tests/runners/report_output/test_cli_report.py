@@ -194,6 +194,18 @@ def test_gate_passes_what_has_not_changed(run, demo_suite):
     assert "Gate: passed" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (("--alpha", "7"), "--alpha 7: give a level between 0 and 1, such as 0.05."),
+        (("--tolerance", "-1"), "--tolerance -1: give a fraction, 0 or more, such as 0.02."),
+        (("--statistic", "mode"), "--statistic mode: there are median, mean."),
+    ],
+)
+def test_gate_names_the_flag_that_cannot_be_used(run, demo_suite, given, message):
+    assert message in str(run("gate", demo_suite, demo_suite, *given).exception)
+
+
 def test_gate_fails_on_a_drop_that_is_large_and_no_chance(run, demo_suite, worse):
     done = run("gate", demo_suite, worse)
     assert done.exit_code == 4

@@ -17,6 +17,7 @@ from gistbench.runners.qrels.setting import Setting, score_setting
 from gistbench.runners.qrels.simulate import SimulatedJudge
 from gistbench.runners.qrels.validate import import_validations
 from gistbench.runners.qrels.write import write_analyses
+from gistbench.runners.report.export import describe_columns
 from gistbench.runners.stages.grade import Condition
 
 # --- calibration -----------------------------------------------------------------------------------------------------
@@ -318,6 +319,9 @@ def test_analyses_of_real_grades(pooled, simulate, tmp_path):
     assert found["powered"].tables["summary"]["held_share"].between(0, 1).all()
     families = found["circularity"].tables["values"]
     assert set(families["family"]) == {"baselines", "factors", "weighted_sum", "feedback", "linear"}
+    for one in found.values():
+        for table in one.tables.values():
+            assert describe_columns(table), "every column has a label"
     paths = write_analyses(found.values(), tmp_path)
     assert (tmp_path / "circularity.svg") in paths
     assert "weighted_sum" in (tmp_path / "circularity.svg").read_text()
@@ -336,7 +340,10 @@ def test_validated_grades_count_as_peoples(pooled, simulate, tmp_path):
     path.write_text("user,item,grade\n" + "".join(f"{row['user']},{row['item']},0\n" for row in rows))
     before = score_setting(Setting.read(pooled), grades, n_resamples=0)["rankings"]["augmented"]
     import_validations(pooled, path)
-    found = {one.id: one for one in beyond(pooled, n_resamples=20)}["validations"].tables["values"].iloc[0]
+    analyses = {one.id: one for one in beyond(pooled, n_resamples=20)}
+    write_analyses([analyses["validations"]], tmp_path / "out")
+    assert "Tau NDCG, after" in (tmp_path / "out" / "tables.md").read_text()
+    found = analyses["validations"].tables["values"].iloc[0]
     assert (found["n_validated"], found["n_pairs"]) == (30, 30)
     assert found["mae"] == pytest.approx(np.mean([row["grade"] for row in rows]))
     assert found["ci_mae_low"] <= found["mae"] <= found["ci_mae_high"]

@@ -48,7 +48,8 @@ def test_step_by_step(qrels, pooled, simulate, tmp_path):
     code, out, _ = qrels("experiments", "-w", work, "-o", tmp_path / "out", "--resamples", 20)
     assert code == 0
     assert "Experiment 1: are the grades accurate enough?" in out
-    assert "(1.1123)" in out
+    assert "Judge: judge@1." in out
+    assert "In brackets: 95 % intervals." in out
     assert (tmp_path / "out" / "tables.tex").exists()
     code, out, _ = qrels("uncertain", "-w", work, "-f", tmp_path / "todo.csv", "-n", 2)
     assert code == 0
@@ -63,6 +64,50 @@ def test_step_by_step(qrels, pooled, simulate, tmp_path):
     code, out, err = qrels("panel", "-w", work, "--name", "judge@1", "--name", "other@1", "--mode", "ipp")
     assert code == 0, err
     assert "panel-dawid-skene" in out
+
+
+def test_grades_of_an_older_pool_are_named_and_left_out(qrels, pooled, simulate, tmp_path, caplog):
+    simulate()
+    work = pooled.path
+    for name, mode in (("simulated:old", "ipp"), ("simulated:judge", "ipp"), ("simulated:judge", "profile")):
+        if mode == "ipp":
+            assert qrels("induce", "-w", work, "-j", name)[0] == 0
+        assert qrels("judge", "-w", work, "-j", name, "--mode", mode)[0] == 0
+    assert qrels("pool", "-w", work, "--depth", 5)[0] == 0
+    assert qrels("judge", "-w", work, "-j", "simulated:judge", "--mode", "ipp")[0] == 0
+    for command in (
+        ("expand", "--hub-folder", tmp_path / "hub"),
+        ("experiments", "-o", tmp_path / "out", "--resamples", 0),
+        ("experiments", "-o", tmp_path / "out", "--resamples", 0, "--name", "judge@1"),
+        ("uncertain", "-f", tmp_path / "todo.csv"),
+    ):
+        caplog.clear()
+        code, _, err = qrels(command[0], "-w", work, *command[1:])
+        assert code == 0, err
+        told = [message.partition(" was made from another pool")[0] for message in caplog.messages]
+        old = [] if "--name" in command else [f"Left out: {work / 'judged' / 'old@1' / 'ipp.json'}"]
+        assert [message for message in told if "Left out" in message] == [
+            f"Left out: {work / 'judged' / 'judge@1' / 'profile.json'}", *old
+        ]  # fmt: skip
+    assert [path.name for path in (tmp_path / "hub" / "data").iterdir()] == ["judge_at_1.ipp.parquet"]
+    for command in (("expand",), ("experiments",), ("uncertain", "-f", tmp_path / "todo.csv")):
+        code, _, err = qrels(command[0], "-w", work, "--name", "old@1", *command[1:])
+        assert code == 1
+        assert "was made from another pool. Run `gistbench qrels judge" in err
+
+
+def test_run_goes_on_where_other_grades_are_of_an_older_pool(qrels, ratings_csv, items_csv, simulate, tmp_path):
+    simulate()
+    work = tmp_path / "w"
+    command = ["run", "-w", work, "--dataset", ratings_csv, "--items", items_csv, "--run", "random", "--run",
+               "popularity", "--run", "wsr-ub", "-j", "simulated:judge", "--resamples", 0, "--depth", 5]  # fmt: skip
+    assert qrels(*command, "--take", 10)[0] == 0
+    code, _, err = qrels(*command, "--take", 12, "--mode", "ipp")
+    assert code == 0, err
+    assert "Left out" not in err
+    tables = (work / "experiments" / "table_4.csv").read_text()
+    assert ",IPP," in tables
+    assert "Profile" not in tables
 
 
 def test_run_makes_all_steps_and_goes_on(qrels, ratings_csv, items_csv, simulate, tmp_path):
@@ -104,6 +149,15 @@ def test_errors_are_one_message(qrels, pooled, simulate):
         code, _, err = qrels(arguments[0], "-w", pooled.path, *arguments[1:])
         assert code == 1, arguments
         assert message in err
+
+
+@pytest.mark.parametrize("step", ["induce", "judge"])
+def test_a_folder_that_is_not_there_is_not_made(qrels, simulate, tmp_path, step):
+    simulate()
+    code, _, err = qrels(step, "-w", tmp_path / "typo", "-j", "simulated:x")
+    assert code == 1
+    assert "has no pool.json" in err
+    assert not (tmp_path / "typo").exists()
 
 
 @pytest.mark.parametrize("step", ["induce", "judge", "expand", "experiments", "panel", "uncertain", "validate", "run"])

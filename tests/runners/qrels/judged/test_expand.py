@@ -93,14 +93,20 @@ def test_exports(pooled, simulate, tmp_path):
     assert record["n_holes_left"] == 0
     read = load_metric("qrels_expansion").read_qrels(pooled.path / "expanded" / judged.name / "ipp.qrels")
     assert read.num_rows == record["n_judgements"] == record["n_human"] + record["n_llm"]
-    folder = hub_folder(pooled, [(judged, IPP)], tmp_path / "hub", with_ratings=False)
+    folder = tmp_path / "hub"
+    files = hub_folder(pooled, [(judged, IPP)], folder, with_ratings=False)
+    assert files == ["README.md", "data/judge_at_1.ipp.parquet"]
+    card = (folder / "README.md").read_text()
+    assert "for `ratings.csv`" in card
+    assert str(pooled.record("split")["dataset"]) not in card
+    assert "license" not in card
     from datasets import load_dataset
 
     data = load_dataset(str(folder), "judge_at_1.ipp", split="train", cache_dir=str(tmp_path / "cache"))
     assert set(data["source"]) == {"llm"}
     assert "human_rating" not in data.column_names
-    with_ratings = hub_folder(pooled, [(judged, IPP)], tmp_path / "all", with_ratings=True)
-    (file,) = (with_ratings / "data").iterdir()
+    hub_folder(pooled, [(judged, IPP)], tmp_path / "all", with_ratings=True)
+    (file,) = (tmp_path / "all" / "data").iterdir()
     assert set(pq.ParquetFile(file).read()["source"].to_pylist()) == {"human", "llm"}
 
 
@@ -112,6 +118,20 @@ def test_ratings_whose_licence_forbids_it_are_not_written(pooled, simulate, tmp_
     with pytest.raises(ConfigError, match="does not allow to pass its ratings on"):
         hub_folder(pooled, [(judged, IPP)], tmp_path / "hub", with_ratings=True)
     assert not (tmp_path / "hub").exists()
+
+
+def test_ratings_that_are_passed_on_go_with_their_licence(pooled, simulate, tmp_path):
+    simulate()
+    judged = one_judge(pooled)
+    path = pooled.path / "split.json"
+    path.write_text(path.read_text().replace(pooled.record("split")["dataset"], "goodbooks_ratings"))
+    for with_ratings in (True, False):
+        hub_folder(pooled, [(judged, IPP)], tmp_path / "hub", with_ratings=with_ratings)
+        card = (tmp_path / "hub" / "README.md").read_text()
+        assert card.startswith("---\nlicense: cc-by-sa-4.0\nconfigs:" if with_ratings else "---\nconfigs:")
+        assert ("CC BY-SA 4.0: may be passed on with attribution, under the same licence" in card) == with_ratings
+        assert "Goodbooks-10k ratings (https://github.com/zygmuntz/goodbooks-10k)" in card
+        assert "Zygmunt Zając. 2017." in card
 
 
 # --- people's validation ---------------------------------------------------------------------------------------------

@@ -1,3 +1,4 @@
+import json
 import xml.etree.ElementTree as ET
 from fractions import Fraction
 
@@ -12,7 +13,7 @@ from gistbench.runners.qrels.judge import judge
 from gistbench.runners.qrels.judging import open_judge
 from gistbench.runners.qrels.setting import Setting, score_setting
 from gistbench.runners.qrels.simulate import SimulatedJudge, factorised_truth, head_only
-from gistbench.runners.qrels.write import laid_out, to_latex, to_markdown, write_analyses
+from gistbench.runners.qrels.write import write_analyses
 from gistbench.runners.report.analysis import Analysis, FigureSpec, Layout
 from gistbench.runners.stages.grade import MODES, Condition
 from scipy.stats import kendalltau
@@ -96,7 +97,41 @@ def judged(pooled, simulate):
     return pooled
 
 
+def call_it(work, dataset):
+    """Have a split say that it is of another data set."""
+    path = work.path / "split.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"dataset": dataset}))
+
+
+@pytest.mark.parametrize(
+    "dataset", ["ratings.csv", "/data/goodbooks/ratings.csv", "goodbooks_ratings.csv", "movielens_ratings/r.csv"]
+)
+def test_ratings_of_ones_own_are_compared_with_no_published_number(judged, tmp_path, dataset):
+    call_it(judged, dataset)
+    found = {one.id: one for one in experiments(judged, n_resamples=0)}
+    assert {"table_4", "table_5", "table_6"} < found.keys()
+    for one in found.values():
+        for table in one.tables.values():
+            for column in table.filter(like="published_"):
+                assert table[column].isna().all(), (one.id, column)
+    write_analyses(found.values(), tmp_path)
+    text = (tmp_path / "tables.md").read_text()
+    assert "paper" not in text
+    assert "/data" not in text
+    assert dataset.rpartition("/")[2].replace("_", "\\_") in text
+
+
+def test_the_books_have_their_own_tables(judged):
+    call_it(judged, "goodbooks_ratings")
+    found = {one.id: one for one in experiments(judged, n_resamples=0)}
+    assert {"table_5", "table_7", "table_8"} < found.keys()
+    assert found["table_5"].tables["values"]["published_value"].isna().all()
+    values = found["table_8"].tables["values"]
+    assert set(values["published_value"]) == set(printed("Table 8").values())
+
+
 def test_all_tables_and_figures(judged, tmp_path):
+    call_it(judged, "movielens_ratings")
     found = {one.id: one for one in experiments(judged, n_resamples=50)}
     assert list(found) == [
         *(f"table_{n}" for n in range(1, 7)), "effectiveness", "rank_shifts", "confusion", "pool_popularity"
@@ -122,8 +157,9 @@ def test_all_tables_and_figures(judged, tmp_path):
     assert confusion.groupby(["mode", "plot"])["n_pairs"].sum().eq(mae_pairs).all()
     paths = write_analyses(found.values(), tmp_path / "out")
     text = (tmp_path / "out" / "tables.md").read_text()
-    assert "tau AP / w/o plot" in text
-    assert "(0.9308)" in text
+    assert "tau AP / w/o plot: Value" in text
+    assert "paper 0.9308" in text
+    assert "paper 0.182" in text
     assert "one run per algorithm: 7 systems, tied pairs" in text
     assert "all runs: 8 systems" in text
     tex = (tmp_path / "out" / "tables.tex").read_text()
@@ -139,7 +175,7 @@ def test_all_tables_and_figures(judged, tmp_path):
 
 def test_before_anybody_judged_it_says_what_is_missing(pooled):
     found = {one.id: one for one in experiments(pooled)}
-    assert found["table_2"].tables["data"].set_index("quantity")["value"]["Users"] == 120
+    assert found["table_2"].tables["data"]["n_users"].tolist() == [120]
     assert found["table_4"].missing == "No judge graded held-out pairs."
     assert found["table_6"].missing == "No judge graded pooled pairs."
 
@@ -257,7 +293,7 @@ FRAME = pd.DataFrame(
     {
         "mode": ["IPP", "IPP", "Profile", "Profile"],
         "pool": ["Synthetic", "Augmented"] * 2,
-        "value": [0.5, 0.25, None, 1.0],
+        "value": [0.5, -0.25, None, 1.0],
         "ci_value_low": [0.4, None, None, 0.9],
         "ci_value_high": [0.6, None, None, 1.0],
         "published_value": [0.7714, None, None, 1.0],
@@ -265,23 +301,30 @@ FRAME = pd.DataFrame(
 )
 
 
-def test_layout_markdown_and_latex():
-    wide = laid_out(FRAME, Layout(("mode",), ("pool",), ("value",)))
-    assert to_markdown(wide).splitlines() == [
-        "| mode | Synthetic | Augmented |",
-        "|---|---:|---:|",
-        "| IPP | 0.5000 [0.400, 0.600] (0.7714) | 0.2500 |",
-        "| Profile | n/a | 1.0000 [0.900, 1.000] (1.0000) |",
+def test_tables_are_laid_out_as_those_of_the_report(tmp_path):
+    one = Analysis(
+        "table_5", "50 % of a_b", "", {"values": FRAME}, layouts={"values": Layout(("mode",), ("pool",), ("value",))}
+    )
+    write_analyses([one], tmp_path)
+    lines = (tmp_path / "tables.md").read_text().splitlines()
+    assert lines[2:6] == [
+        "| Shown to the judge | Synthetic: Value | Augmented: Value |",
+        "| --- | ---: | ---: |",
+        "| IPP | 0.5000 (0.4000–0.6000) paper 0.7714 | −0.2500 |",
+        "| Profile | – | 1.0000 (0.9000–1.0000) paper 1.0000 |",
     ]
-    tex = to_latex(wide, caption="50 % of a_b", label="table_5")
-    assert r"\caption{50 \% of a\_b}" in tex
-    assert r"IPP & 0.5000 [0.400, 0.600] (0.7714) & 0.2500 \\" in tex
+    assert lines[7] == "In brackets: 95 % intervals. After “paper”: the published value."
+    tex = (tmp_path / "tables.tex").read_text()
+    assert r"\caption{50 \% of a\_b.}" in tex
+    assert r"\multicolumn{1}{c}{Synthetic}" in tex
 
 
-def test_headings_that_columns_share_are_spanned():
-    frame = FRAME.assign(metric=["AP", "AP", "NDCG", "NDCG"], mode="IPP")
-    tex = to_latex(laid_out(frame, Layout(("mode",), ("pool", "metric"), ("value",))), caption="c", label="l")
-    assert r"\multicolumn{2}{c}{Synthetic}" in tex
+def test_what_a_model_wrote_is_shown_as_it_is(tmp_path):
+    frame = pd.DataFrame({"judge": ["a@1"], "user": ["u"], "profile": ["<img src=x>\n# *Bold* | [a](javascript:b)"]})
+    write_analyses([Analysis("table_1", "T", "", {"example": frame})], tmp_path)
+    text = (tmp_path / "tables.md").read_text()
+    assert "| a@1 | u | &lt;img src=x&gt; \\# \\*Bold\\* \\| \\[a\\](javascript:b) |" in text
+    assert frame["profile"][0] in (tmp_path / "table_1-example.csv").read_text()
 
 
 def test_figures_are_well_formed_whatever_the_names(tmp_path):

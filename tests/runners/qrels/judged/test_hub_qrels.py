@@ -85,6 +85,30 @@ def test_ratings_stay_at_home_unless_they_are_asked_for(client, hub, work, tmp_p
     assert not hub.repo(REPO).private
 
 
+def test_what_an_earlier_call_left_in_the_folder_is_not_pushed(client, hub, work, tmp_path):
+    first = client(
+        COMMAND,
+        "qrels",
+        "expand",
+        "-w",
+        work.path,
+        "--hub-folder",
+        tmp_path / "out",
+        "--with-ratings",
+        "--name",
+        "judge@1",
+    )
+    assert first.returncode == 0, first.stderr
+    data = tmp_path / "out" / "data"
+    (data / "judge_at_1.ipp.parquet").rename(data / "other.ipp.parquet")
+    (tmp_path / "out" / "notes.txt").write_text("private")
+    done = expand(client, work, tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    names = set(hub.repo(REPO).head.files)
+    assert {"README.md", "data/judge_at_1.ipp.parquet", "data/judge_at_1.ipp_and_profile.parquet"} <= names
+    assert not [name for name in names if "other" in name or "notes" in name]
+
+
 def test_nothing_is_pushed_where_the_licence_forbids_ratings(client, hub, work, tmp_path):
     path = work.path / "split.json"
     path.write_text(path.read_text().replace(work.record("split")["dataset"], "movielens_ratings"))
