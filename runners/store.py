@@ -26,7 +26,7 @@ from typing import Any, Literal, NamedTuple, Self
 from ..hf_datasets.errors import StoreError
 from .requests import FINISHED, Outcome, Request, canonical_json
 
-__all__ = ["FORMAT", "ResponseStore", "StoredAttempt", "checksum", "engine_id", "store_error"]
+__all__ = ["FORMAT", "LAST_MS", "ResponseStore", "StoredAttempt", "checksum", "engine_id", "store_error"]
 
 FORMAT = 2
 _OUTCOME = tuple(field.name for field in fields(Outcome))
@@ -101,6 +101,8 @@ _FROM_FORMAT_1 = (
     "DROP TABLE outcomes_1",
 )
 
+LAST_MS = 253_402_300_799_000
+"""The last second of the year 9999, as milliseconds since 1970."""
 _STORED = (*_OUTCOME, "about", "origin", "finished_ms", "checksum")
 _INSERT = (
     f"INSERT INTO attempts ({', '.join(_STORED)}, attempt) "
@@ -155,7 +157,8 @@ _SELECTED = (
     *(f"a.{name}" for name in StoredAttempt._fields[4:-3]),
     "a.about",
     "a.final",
-    "strftime('%Y-%m-%dT%H:%M:%fZ', a.finished_ms / 1000.0, 'unixepoch')",
+    # A time that was damaged is no reason to fail.
+    f"strftime('%Y-%m-%dT%H:%M:%fZ', MAX(0, MIN(a.finished_ms, {LAST_MS})) / 1000.0, 'unixepoch')",
     "a.checksum",
 )
 _ROW = ", ".join(_SELECTED)

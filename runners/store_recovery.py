@@ -13,15 +13,13 @@ from typing import Any, NamedTuple
 
 from ..hf_datasets.errors import StoreError
 from .requests import STATUSES
-from .store import StoredAttempt, checksum, engine_id
+from .store import LAST_MS, StoredAttempt, checksum, engine_id
 
 __all__ = ["Recovered", "recover"]
 
 _PAGE_SIZES = tuple(2**n for n in range(9, 17))
 _LEAF_OF_ROWS = 13
 _CHUNK_ROWS = 1_000
-_LAST_MS = 253_402_300_799_999
-"""The end of the year 9999, as milliseconds since 1970."""
 _N_COLUMNS = {"attempts": 18, "origins": 4}
 _WIDTHS = (0, 1, 2, 3, 4, 6, 8, 8, 0, 0)
 """Bytes of a value by its serial type."""
@@ -74,7 +72,7 @@ def _attempts(pages: "_Pages", origins: dict[int, tuple[str, str, str]]) -> Iter
         seen.add(number)
         stage, model, engine = origins.get(origin, ("", "", ""))
         # Times are no part of the checksum: an answer is not given up for a time that was damaged.
-        ms = finished_ms if 0 <= finished_ms <= _LAST_MS else 0
+        ms = max(0, min(finished_ms, LAST_MS))
         at = datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         outcome = (attempt, status, *texts, *counts, float(seconds), bool(final))
         chunk.append(StoredAttempt._make((key.hex(), stage, about, model, *outcome, at, engine_id(engine))))
