@@ -60,6 +60,7 @@ from .cli_report import compare, gate, inspect, report, show_comparison
 from .cli_session import session as open_session
 from .cli_space import push_results_command, push_space_command, space
 from .cli_store import store_app
+from .cli_tables import print_whole
 from .config import RunConfig, load_config
 
 if TYPE_CHECKING:
@@ -191,7 +192,7 @@ def run(
 
         with open_session(err, output, budget, limit) as session:
             rows = run_repeats(output, configured, repeats, **options, **session)
-        out.print(repeats_table(rows))
+        print_whole(out, repeats_table(rows))
         out.print(f"Written to [bold]{escape(str(output))}[/bold]: repeats.json, and a suite folder for each repeat.")
         return
     from .suite import Suite

@@ -11,6 +11,7 @@ from rich.table import Table
 from ..hf_datasets.errors import ConfigError
 from .cli_datasets import read_options
 from .cli_judging import COMMANDS, Seed, Threshold, WorkFolder, work_folder
+from .cli_tables import print_whole
 from .progress import StepProgress
 
 __all__ = ["qrels_app"]
@@ -241,7 +242,7 @@ def sample(
             cells.append("" if interval is None else f"{interval[0]:.3f}-{interval[1]:.3f}")
         cells += [f"{row[name]}/{row['n_tests']}" for name in ("n_significant", "n_equivalent")]
         table.add_row(*cells, "yes" if row["met"] else "no", f"{100 * row['share_met']:.0f} %")
-    out.print(table)
+    print_whole(out, table)
     out.print(
         f"differ: tests of sample against the other users significant at {record['settings']['alpha']} "
         f"({record['settings']['correction']}); equivalent: shown to differ by less than "

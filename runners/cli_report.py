@@ -97,6 +97,9 @@ def report(
     if only or common_oracle or any(value is not None for value in given.values()):
         raise ConfigError("What the whole report holds is chosen together with --out FOLDER.")
     folders = [found for path in runs for found in run_folders(local_folder(path))]
+    if not folders:
+        named = ", ".join(map(str, runs))
+        raise StoreError(f"{named}: no candidate has been asked to the end. Run `gistbench run` again.")
     if cost:
         from .cost import show_cost
 

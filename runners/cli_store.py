@@ -135,9 +135,13 @@ def export(
         raise ConfigError(f"{to} is the store itself. Name another file with --to.")
     if to.suffix not in (".parquet", ".jsonl", ".sqlite"):
         raise ConfigError(f"--to {to}: there is no format {to.suffix!r}. There are: .parquet, .jsonl, .sqlite.")
+    if to.exists() and to.suffix != ".sqlite":
+        raise ConfigError(f"{to} is there already. Name another file with --to, or remove this one.")
     with _source(path, recover) as (chunks, engines):
         selected = only(chunks, model=model, stage=stage, status=status)
         first = next(selected, None)
+        if first is None and recover and (model, stage, status) == (None, None, None):
+            raise StoreError(f"Nothing can be read of {path}: it was no store, or none of its pages is whole.")
         if first is None:
             with _source(path, recover) as (everything, _):
                 refuse_unknown(everything, model=model, stage=stage)

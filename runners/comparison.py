@@ -1,6 +1,7 @@
 """The comparison of run folders: one row for each, as people read it and as other tools read it."""
 
 import csv
+import html
 import io
 import json
 from collections.abc import Iterable
@@ -190,7 +191,7 @@ class Comparison:
             names = [row["candidate"], *(str(row[name]) for name in self.varying)]
             lines.append(_markdown_row([*names, *scores, _per_user(row), coverage, " ".join(_worst(row)).strip()]))
         notes = [f"Medians over users in %, with 95 % intervals. {self.caption}.", *self.notes]
-        return "\n".join([*lines, "", *notes, ""])
+        return "\n".join([*lines, "", *map(_plain, notes), ""])
 
     def json(self) -> str:
         """Return the comparison as a JSON list; intervals as pairs."""
@@ -267,4 +268,9 @@ def _flat(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _markdown_row(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+    return "| " + " | ".join(_plain(cell).replace("|", "\\|") for cell in cells) + " |"
+
+
+def _plain(text: str) -> str:
+    """Return a text that Markdown takes for no HTML; names of files and models are other people's."""
+    return html.escape(text, quote=False)

@@ -3,9 +3,9 @@
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError, field_validator
 
 from ..hf_datasets import DATASET_NAMES, TAXONOMY_NAMES
 from ..hf_datasets._columns import suggestion
@@ -29,7 +29,9 @@ SECRET = ("candidates", "judge")
 
 Clause = Literal["explicit_positive", "implicit_positive", "hybrid_explicit_positive", "hybrid_implicit_positive"]
 Cap = Literal["max_implicit_negative", "max_explicit_negative"]
-Thresholds: TypeAlias = Literal["base", "lenient", "strict"] | dict[Clause | Cap, NonNegativeInt | None]
+Whole = Annotated[int, Strict()]
+"""A whole number: true and "3" are none."""
+Thresholds: TypeAlias = Literal["base", "lenient", "strict"] | dict[Clause | Cap, Annotated[Whole, Field(ge=0)] | None]
 
 _REASONS = {
     "greater_than_equal": "it must be {ge} or more",
@@ -59,13 +61,15 @@ class RunConfig(BaseModel):
     source: Path | None = Field(default=None, description="the raw files that a named data set is built from")
     dataset_options: dict[str, Any] = Field(default_factory=dict, description="parameters of the data set's builder")
     users: tuple[str, ...] | None = Field(default=None, description="these users only")
-    n_users: int | None = Field(default=None, ge=1, description="a seeded sample of so many users")
+    n_users: Whole | None = Field(default=None, ge=1, description="a seeded sample of so many users")
     sample: Literal["random", "stratified"] = Field(
         default="random",
         description="how --users N are drawn: random, or stratified, which keeps the shares of short and long "
         "histories",
     )
-    min_engagements: int | None = Field(default=None, ge=1, description="only users with at least so many engagements")
+    min_engagements: Whole | None = Field(
+        default=None, ge=1, description="only users with at least so many engagements"
+    )
     taxonomy: str | None = Field(
         default=None, description="open, official, none or a CSV file; the data set's by default"
     )
@@ -79,19 +83,19 @@ class RunConfig(BaseModel):
     profiles: Path | None = Field(default=None, description="a TOML file of model profiles of your own")
 
     # What is asked
-    chunk_size: int = Field(default=100, ge=1, description="engagements in one extraction prompt")
-    history_length: int | None = Field(default=None, ge=1, description="only so many newest engagements of each user")
-    max_item_chars: int | None = Field(default=500, ge=2, description="where item texts are cut in prompts")
-    pool_size: int = Field(default=1000, ge=1, description="objects that distractors are drawn from")
-    names_per_mapping: int = Field(default=3, ge=1, description="interests in one mapping prompt")
-    max_reasks: int = Field(default=2, ge=0, description="how often an unreadable answer is asked for again")
-    seed: int = Field(default=0, ge=0, description="of all draws and of the bootstrap")
-    repeat: int = Field(default=0, ge=0, description="index among several runs of the same questions")
+    chunk_size: Whole = Field(default=100, ge=1, description="engagements in one extraction prompt")
+    history_length: Whole | None = Field(default=None, ge=1, description="only so many newest engagements of each user")
+    max_item_chars: Whole | None = Field(default=500, ge=2, description="where item texts are cut in prompts")
+    pool_size: Whole = Field(default=1000, ge=1, description="objects that distractors are drawn from")
+    names_per_mapping: Whole = Field(default=3, ge=1, description="interests in one mapping prompt")
+    max_reasks: Whole = Field(default=2, ge=0, description="how often an unreadable answer is asked for again")
+    seed: Whole = Field(default=0, ge=0, description="of all draws and of the bootstrap")
+    repeat: Whole = Field(default=0, ge=0, description="index among several runs of the same questions")
 
     # How it is scored
     thresholds: Thresholds = Field(default="base", description="evidence that verifies")
     is_scope: Literal["category", "verified"] = Field(default="category", description="interests that IS averages over")
-    n_resamples: int = Field(default=1000, ge=1, description="of the bootstrap")
+    n_resamples: Whole = Field(default=1000, ge=1, description="of the bootstrap")
     max_unusable_share: float = Field(
         default=0.1,
         ge=0,

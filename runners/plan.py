@@ -16,7 +16,7 @@ from .config import RunConfig
 from .engines import ModelConfig, parse_model
 from .plan_data import CITED_PER_INTEREST, Interests, PlanData, expect_interests, load_plan_data, published_rate
 from .plan_stages import ObjectTokens, StageCount, chunks_per_user, count_extract, count_judge
-from .plan_tokens import find_context, find_counter
+from .plan_tokens import Estimate, find_context, find_counter
 from .prices import Prices
 from .profiles import find_profile
 from .requests import ModelRef
@@ -215,10 +215,11 @@ def plan_run(
             stages.append(costs.planned(count, judge, candidate.label))
     worst = max((count.worst_error for count in errors), default=0.0)
     n_sampled = sum(count.n_sampled for count in errors)
-    notes.append(
-        f"Token sums were compared with {n_sampled} prompts tokenised whole: the largest difference of one prompt is "
-        f"{worst:.2%}."
-    )
+    if any(not isinstance(one.counter, Estimate) for one in tokens.values()):  # else estimates, with themselves
+        notes.append(
+            f"Token sums were compared with {n_sampled} prompts tokenised whole: the largest difference of one prompt "
+            f"is {worst:.2%}."
+        )
     notes.append("Shared: prompt tokens in whole cache blocks of 16 at the beginning that an earlier prompt has too.")
     notes.append("What is asked again, after an unreadable or a truncated answer, comes on top.")
     return Plan(tuple(stages), tuple(dict.fromkeys(notes)))

@@ -58,11 +58,10 @@ class RunFolder:
         path = self.path / "manifest.json"
         if not path.exists():
             raise StoreError(f"{self.path} has no manifest.json: it is no run folder, or its extraction has not ended.")
-        manifest: dict[str, Any] = read_json(path)
+        advice = "Move it away and run the same command again to have it made anew."
+        manifest: dict[str, Any] = read_json(path, advice)
         if not isinstance(manifest, dict) or not isinstance(manifest.get("phases"), dict):
-            raise StoreError(
-                f"{path} is no manifest. Move it away and run the same command again to have it made anew."
-            )
+            raise StoreError(f"{path} is no manifest. {advice}")
         if manifest.get("format") != FORMAT:
             raise StoreError(f"{path} has format {manifest.get('format')!r}; this version reads format {FORMAT}.")
         return manifest
@@ -161,8 +160,12 @@ def write_text(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
-def read_json(path: Path) -> Any:
+def read_json(path: Path, advice: str = "") -> Any:
     """Read a JSON file.
+
+    Args:
+        path: the file.
+        advice: what to do where it is damaged.
 
     Raises:
         StoreError: the file cannot be read, or is not JSON.
@@ -170,4 +173,4 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, OSError, RecursionError) as error:
-        raise StoreError(f"{path} cannot be read as JSON: {error}.") from error
+        raise StoreError(f"{path} cannot be read as JSON: {error}. {advice}".rstrip()) from error

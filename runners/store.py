@@ -600,8 +600,11 @@ def store_error(path: Path, error: sqlite3.Error) -> StoreError:
         )
     if code == sqlite3.SQLITE_IOERR and path.exists() and not os.access(path, os.W_OK):
         code = sqlite3.SQLITE_READONLY  # a lock on a file that was opened to read
+    found = str(error)
+    if found.startswith("Could not decode"):  # damage that SQLite itself does not notice; the rest is the answer
+        code, found = sqlite3.SQLITE_CORRUPT, "a text in it is none"
     advice = _ADVICE.get(code, "").format(path=path)
-    return StoreError(f"The response store {path} cannot be used: {error}. {advice}".rstrip())
+    return StoreError(f"The response store {path} cannot be used: {found}. {advice}".rstrip())
 
 
 def _packed(key: str) -> bytes | str:

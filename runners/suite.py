@@ -200,6 +200,12 @@ class Suite:
     def _extract(self, configs: list[ModelConfig]) -> list[RunFolder]:
         self._folder.claim(self._config_record, self._identity(), n_users=len(self.data.histories.users))
         self._folder.begin()
+        if self.runs and not self._store_path.exists():
+            logger.warning(
+                "%s is not there, though candidates were asked here before: everything is asked again. Where it only "
+                "lies elsewhere, stop with Ctrl-C and name it with --store.",
+                self._store_path,
+            )
         recorded = [run.path.name for run in self.runs]
         names: list[str] = []
         for config in configs:

@@ -45,7 +45,9 @@ class SuiteFolder:
             raise StoreError(
                 f"{self.path} is no suite folder: it has no config.json. `gistbench run` or `extract` makes one."
             )
-        recorded: dict[str, Any] = read_json(self._config)
+        store = self.path / "responses.sqlite"
+        advice = f"Run into another folder with --store {store}: what was answered is not asked again."
+        recorded: dict[str, Any] = read_json(self._config, advice)
         needed = {"format", "config", "identity", "judge", "runs"}
         if not isinstance(recorded, dict) or not needed <= set(recorded) or recorded["format"] != SUITE_FORMAT:
             raise StoreError(

@@ -521,6 +521,31 @@ def test_repeats_are_whole_runs(gistbench, small, script_engine):
     assert asked == []
 
 
+def test_a_report_of_what_was_never_asked_to_the_end_is_an_error(gistbench, small):
+    assert gistbench("run", "-o", "suite", *small, "--limit", 1).code == 3
+    done = gistbench("report", "suite")
+    assert done.code == 1
+    assert "no candidate has been asked to the end" in done.message
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "config.json"])
+def test_a_damaged_record_says_what_to_do(gistbench, small, tmp_path, name):
+    assert gistbench("run", "-o", "suite", *small, "--resamples", 20).code == 0
+    (path,) = (tmp_path / "suite").rglob(name)
+    path.write_text(path.read_text()[:100])
+    done = gistbench("score", "suite")
+    assert done.code == 1
+    assert f"{name} cannot be read as JSON" in done.message
+    assert ("Move it away" if name == "manifest.json" else "--store") in done.message
+
+
+def test_a_store_that_is_gone_is_told_of(gistbench, small, tmp_path, caplog):
+    assert gistbench("run", "-o", "suite", *small, "--resamples", 20).code == 0
+    (tmp_path / "suite" / "responses.sqlite").unlink()
+    assert gistbench("run", "-o", "suite", *small, "--resamples", 20).code == 0
+    assert any("everything is asked again" in message for message in caplog.messages)
+
+
 def test_one_repeat_is_none(gistbench, small):
     assert "1 repeats cannot be compared." in gistbench("run", "-o", "rs", *small, "--repeats", 1).message
 

@@ -231,6 +231,20 @@ def test_options_that_cannot_be_are_refused(path, arguments, message):
         call(arguments[0], path, *arguments[1:])
 
 
+def test_a_file_that_is_there_is_not_written_over(path, tmp_path):
+    (tmp_path / "scores.parquet").write_bytes(b"of a run")
+    with pytest.raises(ConfigError, match="is there already"):
+        call("export", path, "--to", tmp_path / "scores.parquet")
+    assert (tmp_path / "scores.parquet").read_bytes() == b"of a run"
+
+
+def test_nothing_is_recovered_of_what_was_no_store(tmp_path):
+    (tmp_path / "hello.sqlite").write_text("hello")
+    with pytest.raises(StoreError, match="Nothing can be read of"):
+        call("export", tmp_path / "hello.sqlite", "--recover", "--to", tmp_path / "saved.sqlite")
+    assert not (tmp_path / "saved.sqlite").exists()
+
+
 def test_a_store_is_not_exported_into_itself(path):
     with pytest.raises(ConfigError, match="is the store itself"):
         call("export", path, "--to", path)

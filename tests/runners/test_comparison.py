@@ -179,3 +179,9 @@ def test_answers_of_several_engines_are_told(compare):
     comparison = compare(manifest("org/a", n_engines=2), manifest("org/b"))
     (note,) = comparison.notes
     assert note.startswith("org/a: answers of 2 engines, versions or machines are mixed")
+
+
+def test_names_are_no_html_in_markdown(compare):
+    text = compare(manifest("<img src=x>")).markdown()
+    assert "<img" not in text
+    assert "&lt;img src=x&gt;" in text

@@ -73,6 +73,7 @@ def test_an_unknown_key_is_an_error_that_lists_the_known_ones(toml):
         ("is_scope", "all", "--is-scope 'all': there are category, verified."),
         ("pool_size", "many", "--pool-size 'many': it must be a whole number."),
         ("n_resamples", 1.5, "--resamples 1.5: it must be a whole number."),
+        ("n_users", True, "--users True: it must be a whole number."),
     ],
 )
 def test_a_value_that_cannot_be_used_is_named_by_its_flag(name, value, message):

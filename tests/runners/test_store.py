@@ -717,3 +717,13 @@ def test_a_file_of_noise_gives_nothing(tmp_path):
     assert list(recover(path).chunks) == []
     with pytest.raises(StoreError, match="cannot be read"):
         recover(tmp_path / "none")
+
+
+def test_a_text_that_is_none_is_damage_and_is_not_shown(filled, tmp_path):
+    path, _ = filled
+    broken = Path(shutil.copy(path, tmp_path / "broken.sqlite"))
+    with closing(sqlite3.connect(broken)) as db, db:
+        db.execute("UPDATE attempts SET text = CAST(x'736563726574ff' AS TEXT)")
+    with ResponseStore(broken) as store, pytest.raises(StoreError, match="--recover") as told:
+        list(store.scan())
+    assert "secret" not in str(told.value)

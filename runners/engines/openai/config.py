@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field, SecretStr, field_validator
 from ....hf_datasets.errors import ConfigError
 from ..base import ModelConfig
 
-__all__ = ["OpenAIConfig", "proxy_for", "read_key"]
+__all__ = ["DEFAULT_BASE_URL", "OpenAIConfig", "proxy_for", "read_key"]
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
 

@@ -23,7 +23,7 @@ from ...parsing.answers import clean_text
 from ...profiles import find_profile
 from ...requests import ModelRef, Outcome, Request
 from .chat import Chat, json_object, message_of, nested_int, retry_after_s, server_message
-from .config import OpenAIConfig, read_key
+from .config import DEFAULT_BASE_URL, OpenAIConfig, read_key
 from .replicas import QUEUED_SHARE, Replica, Replicas
 
 if TYPE_CHECKING:
@@ -84,9 +84,14 @@ class OpenAIEngine:
         answered at any time. Closing the generator cancels the calls in flight.
 
         Raises:
-            EngineError: a server refuses the key, the address or the model, so that no request can be answered. What
-                was answered before has been yielded.
+            EngineError: there is no key for OpenAI's own server, or a server refuses the key, the address or the model,
+                so that no request can be answered. What was answered before has been yielded.
         """
+        if DEFAULT_BASE_URL in self._config.base_urls and not self._api_key.get_secret_value():
+            raise EngineError(
+                f"{self._config.name} is asked of {DEFAULT_BASE_URL}, and there is no key for it: put one into the "
+                f"variable {self._config.api_key_env}, or name another server with base_url=."
+            )
         remaining = iter(requests)
         capacity = self._config.concurrency
         if (n_servers := len(self._config.base_urls)) > 1:

@@ -565,6 +565,12 @@ class TestConfig:
         ask(engine_for(server), "p")
         assert "Authorization" not in server.calls[0].headers
 
+    def test_openais_own_server_is_not_asked_without_a_key(self, monkeypatch):
+        monkeypatch.delenv("OPENAI_API_KEY")
+        monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+        with pytest.raises(EngineError, match="put one into the variable OPENAI_API_KEY"):
+            ask(OpenAIEngine(OpenAIConfig(name="m")), "p")
+
     def test_a_key_is_shown_nowhere(self, server, caplog):
         caplog.set_level(logging.DEBUG)
         server.fail("p", 500, f"key {KEY}").fail("p", 400, f"key {KEY}")

@@ -177,6 +177,7 @@ class TestServersThatFail:
 
     def test_a_wrong_key_names_the_server(self, servers):
         servers[1].fail("0", 401).fail("1", 401)
+        servers[0].delay_s = 0.2  # so that the other one is asked too
         engine = engine_for(*(server.base_url for server in servers), concurrency=1)
         with pytest.raises(EngineError, match=servers[1].base_url):
             list(engine.generate(requests_for(engine, 2)))
