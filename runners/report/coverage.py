@@ -71,6 +71,8 @@ def table_11(runs: Runs, options: Options) -> Analysis:
         size = int(groups[0].taxonomy_size or 0)
         mapped = pd.concat([_mapped(group) for group in groups], ignore_index=True)
         known = mapped.loc[mapped["category"] != 0]
+        if not len(known):
+            continue
         named = {"taxonomy": taxonomy, "judge": judge, "setting": setting}
         official = taxonomy == "official"  # the page's numbers are of no other
         per_model = known.groupby("model", sort=False).agg(
@@ -96,6 +98,8 @@ def table_11(runs: Runs, options: Options) -> Analysis:
                 {**named, "interest_share": share, "n_categories_needed": n, "category_share": of_all,
                  "published_category_share": printed, "n_interests": int(counts.sum())}
             )  # fmt: skip
+    if not models:
+        raise Unavailable("Needs interests that are mapped to a category: no candidate named one here.")
     total = sorted({int(row["n_categories"]) for row in models})
     lines = tuple(Reference("vertical", float(n), f"all {n} categories") for n in total)
     halves = tuple(Reference("horizontal", share, f"{share:.0%} of interests") for share in (0.5, 0.8))

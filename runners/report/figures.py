@@ -91,6 +91,8 @@ def draw(spec: FigureSpec, tables: Mapping[str, pd.DataFrame], meta: Mapping[str
         KeyError: the spec names a table or column that is not there.
     """
     frame = tables[spec.table]
+    if not len(frame):
+        return None
     needed = [spec.x, spec.colour if spec.kind == "heatmap" else spec.y]
     frame = frame.dropna(subset=[name for name in needed if name])
     if not len(frame):

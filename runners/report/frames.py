@@ -103,6 +103,8 @@ def _ranks(group: Group, metric: str, models: Sequence[str], significance_level:
 def quantiles(frame: pd.DataFrame, by: Sequence[str], metric: str) -> pd.DataFrame:
     """Return the five-number summary of a metric by group, and how many users it is of: what a box plot draws."""
     known = frame.dropna(subset=metric)
+    if not len(known):
+        return pd.DataFrame(columns=[*by, *QUANTILES, "n_users"])
     found = known.groupby(list(by), sort=False)[metric].quantile(np.array([0.0, 0.25, 0.5, 0.75, 1.0])).unstack()
     found.columns = pd.Index(QUANTILES)
     found["n_users"] = known.groupby(list(by), sort=False)[metric].size()

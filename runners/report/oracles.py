@@ -96,7 +96,7 @@ def _without_each(group: Group, found: dict[str, Any]) -> dict[str, dict[str, fl
     if len(group.runs) < 3:
         return {}
     pairs = pd.DataFrame({name: found["pairs"][name] for name in ("user_id", "n_models", "models")})
-    sole = pairs.loc[pairs["n_models"] == 1].assign(model=lambda own: own["models"].str[0])
+    sole = pairs.loc[pairs["n_models"] == 1].assign(model=lambda own: own["models"].map(lambda names: names[0]))
     lost: pd.Series[Any] = sole.groupby(["model", "user_id"]).size()
     n_oracle, precision, recall = (
         group.by_user(name) for name in ("n_oracle_categories", "ig_precision", "ig_recall")

@@ -6,13 +6,17 @@ import numpy as np
 import pandas as pd
 
 from ..score import METRICS
-from .analysis import QUANTILES, Analysis, FigureSpec, Layout, Options, Reference, analysis
+from .analysis import QUANTILES, Analysis, FigureSpec, Layout, Options, Reference, Unavailable, analysis
 from .frames import KEY, medians, quantiles, typed
 from .load import Runs
 from .published import paper_dataset, published
 
 __all__ = ["figure_3", "figure_4", "figure_5", "figure_9", "table_3", "table_4"]
 
+_NOTHING_VERIFIED = (
+    "Needs a user with something to find: no candidate verified an interest here, and no oracle was given, so no user "
+    "has a recall."
+)
 _ISO = tuple(Reference("iso_f1", level / 10, f"F1 {level / 10:g}") for level in range(1, 10, 2))
 
 
@@ -114,19 +118,20 @@ def figure_4(runs: Runs, options: Options) -> Analysis:
     users, points = [], []
     for group in runs.groups:
         known = group.scores.dropna(subset="ig_recall").assign(**group.key)[columns]
-        share = known.groupby("model")[["ig_precision", "ig_recall"]].apply(
-            lambda own: float((own["ig_precision"] > own["ig_recall"]).mean())
-        )
+        if not len(known):
+            continue
+        leads = (known["ig_precision"] > known["ig_recall"]).groupby(known["model"]).mean()
         middle = known.groupby("model", sort=False)[["ig_precision", "ig_recall", "ig_f1"]].median()
-        middle = middle.assign(precision_leads_share=share, n_users=known.groupby("model").size())
+        middle = middle.assign(precision_leads_share=leads, n_users=known.groupby("model").size())
         points.append(middle.reset_index().assign(**group.key))
         if len(known) > options.max_points:
             order = np.random.default_rng(options.seed).permutation(len(known))[: options.max_points]
             known = known.iloc[np.sort(order)]
         users.append(known)
-    all_users = pd.concat(users) if users else pd.DataFrame(columns=columns)
-    tables = {"users": typed(all_users), "medians": typed(pd.concat(points)[[*KEY, "model", "ig_precision", "ig_recall",
-              "ig_f1", "precision_leads_share", "n_users"]])}  # fmt: skip
+    if not users:
+        raise Unavailable(_NOTHING_VERIFIED)
+    measured = ["ig_precision", "ig_recall", "ig_f1", "precision_leads_share", "n_users"]
+    tables = {"users": typed(pd.concat(users)), "medians": typed(pd.concat(points)[[*KEY, "model", *measured]])}
     figure = FigureSpec(
         "scatter", "users", "Precision against recall, user by user", "Each dot is a user, each diamond a model's "
         "median. Dots above the diagonal: more is backed than is found.", x="ig_recall", y="ig_precision",
@@ -170,11 +175,15 @@ def figure_9(runs: Runs, options: Options) -> Analysis:
     """Box plots of per-user IG F1 (Figure 9)."""
     boxes, overall = [], []
     for group in runs.groups:
-        frame = quantiles(group.scores, ["model"], "ig_f1")
-        known = group.scores["ig_f1"].dropna()
-        zero = group.scores.dropna(subset="ig_f1").groupby("model")["ig_f1"].apply(lambda own: float((own == 0).mean()))
+        known = group.scores.dropna(subset="ig_f1")
+        if not len(known):
+            continue
+        frame = quantiles(known, ["model"], "ig_f1")
+        zero = (known["ig_f1"] == 0).groupby(known["model"]).mean()
         boxes.append(frame.assign(**group.key, zero_share=frame["model"].map(zero)))
-        overall.append({**group.key, "median": known.median(), "n_users": len(known)})
+        overall.append({**group.key, "median": known["ig_f1"].median(), "n_users": len(known)})
+    if not boxes:
+        raise Unavailable(_NOTHING_VERIFIED)
     columns = [*KEY, "model", *QUANTILES, "n_users", "zero_share"]
     tables = {"boxes": typed(pd.concat(boxes)[columns]), "overall": typed(overall)}
     whole = [float(frame["median"]) for frame in tables["overall"].to_dict("records")]

@@ -6,7 +6,7 @@ import pandas as pd
 
 from ..score import METRICS, load_metric
 from .analysis import Analysis, FigureSpec, Layout, Options, Unavailable, analysis
-from .frames import spearman, typed
+from .frames import KEY, spearman, typed
 from .load import Group, Runs
 from .published import published, value
 
@@ -122,7 +122,7 @@ def table_22(runs: Runs, options: Options) -> Analysis:
         "table_22",
         "Does the ranking stand under other thresholds?",
         "Spearman's rho between the ranking under the base thresholds and under the others; 1: the same order.",
-        {"correlations": typed(rows), "places": typed(places)},
+        {"correlations": typed(rows), "places": typed(places, [*KEY, "metric", "thresholds", "model", "rank"])},
         {"table_22": figure},
         layouts={"correlations": Layout(("metric",), ("dataset",), ("rho_lenient", "rho_strict"))},
         policy={**_POLICY, "ties": "average ranks; no variation, no rho"},
