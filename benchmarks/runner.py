@@ -52,7 +52,7 @@ from gistbench.runners.stages.ground import Ground  # noqa: E402
 from gistbench.runners.stages.map import Map  # noqa: E402
 from gistbench.runners.stages.retrieve import Retrieve  # noqa: E402
 from gistbench.runners.stages.shortlist import Shortlist  # noqa: E402
-from gistbench.runners.store import ResponseStore  # noqa: E402
+from gistbench.runners.store import STORE_NAME, ResponseStore  # noqa: E402
 
 CONCURRENCY = 64
 N_PEER_CALLS = 3000
@@ -157,7 +157,7 @@ def _timed_suite(folder: Path, url: str, options: argparse.Namespace) -> SuiteCl
     with Patches() as patches:
         patches.put(asking, "execute", clock.execute)
         clock.suite_s = run_suite(folder, url, options)
-    with ResponseStore(folder / suites.STORE) as store:
+    with ResponseStore(folder / STORE_NAME) as store:
         clock.n_calls = len(store)
     return clock
 

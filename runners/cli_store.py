@@ -24,7 +24,6 @@ store_app = typer.Typer(help="The response store: every answer of every run.", n
 
 out = Console()
 STORE_WIDTH = 160
-DEFAULT_NAME = "responses.sqlite"
 
 Store = Annotated[Path, typer.Argument(help="a response store, or a suite folder that holds one", show_default=False)]
 
@@ -200,7 +199,9 @@ def gc(
 
 
 def _path(store: Path) -> Path:
-    return store / DEFAULT_NAME if store.is_dir() else store
+    from .store import STORE_NAME
+
+    return store / STORE_NAME if store.is_dir() else store
 
 
 @contextmanager

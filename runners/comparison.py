@@ -64,7 +64,7 @@ class Comparison:
                     "candidate": candidate.label,
                     "candidate_revision": candidate.revision,
                     "dataset": manifest["data"]["dataset"],
-                    "judge": ModelRef(judge["name"], judge["revision"], judge["profile"]).label,
+                    "judge": ModelRef.of(judge).label,
                     "judge_revision": judge["revision"],
                     "taxonomy": taxonomy["name"] if taxonomy else "none",
                     "oracle": score["oracle"]["version"],

@@ -42,8 +42,6 @@ _REASONS = {
     "string_type": "it must be text",
     "path_type": "it must be a path",
     "int_type": "it must be a whole number",
-    "int_parsing": "it must be a whole number",
-    "int_from_float": "it must be a whole number",
     "float_type": "it must be a number",
     "float_parsing": "it must be a number",
     "value_error": "{error}",

@@ -203,6 +203,7 @@ def plan_run(
         errors.append(count)
         stages.append(costs.planned(count, candidate, candidate.label))
     chunks = chunks_per_user(data, **asked)
+    judging = _askers(judge)
     for candidate in candidates:
         interests = _interests(expect, probed, data, chunks, candidate, config.seed)
         notes.append(
@@ -210,7 +211,7 @@ def plan_run(
             "each that are in the history."
         )
         options: dict[str, Any] = {"names_per_mapping": config.names_per_mapping, "seed": config.seed}
-        for count in count_judge(_askers(judge), data, tokens[judge.label], interests, **options):
+        for count in count_judge(judging, data, tokens[judge.label], interests, **options):
             errors.append(count)
             stages.append(costs.planned(count, judge, candidate.label))
     worst = max((count.worst_error for count in errors), default=0.0)

@@ -436,8 +436,7 @@ def _agreement_of_picks(submitted: RunFolder, rejudged: RunFolder) -> dict[str, 
 
 
 def _judge_of(manifest: Mapping[str, Any]) -> ModelRef:
-    model = manifest["phases"]["judge"]["model"]
-    return ModelRef(**{name: model[name] for name in ("name", "revision", "profile")})
+    return ModelRef.of(manifest["phases"]["judge"]["model"])
 
 
 def _origin(manifest: Any) -> str:

@@ -19,7 +19,8 @@ from ..hf_datasets.errors import ConfigError
 from .config import RunConfig
 from .runfolder import RunFolder, write_json
 from .score import METRICS
-from .suite import STORE, Suite
+from .store import STORE_NAME
+from .suite import Suite
 from .suitefolder import run_folders
 
 __all__ = ["agreement", "repeats_table", "run_repeats"]
@@ -44,7 +45,7 @@ def run_repeats(path: Path, config: RunConfig, n: int, **options: Any) -> list[d
         raise ConfigError("Repeats compare scores, so each is a whole run: leave --stage out.")
     if n < 2:
         raise ConfigError(f"{n} repeats cannot be compared. Ask for 2 or more.")
-    store = options.pop("store", None) or path / STORE
+    store = options.pop("store", None) or path / STORE_NAME
     folders = [path / f"repeat-{number}" for number in range(n)]
     for number, folder in enumerate(folders):
         Suite(folder, config.model_copy(update={"repeat": number}), store=store, **options).run()

@@ -38,6 +38,11 @@ class ModelRef:
     profile: str
     """Name and version of the model profile: ``qwen3/1``."""
 
+    @classmethod
+    def of(cls, described: Mapping[str, Any]) -> "ModelRef":
+        """Return the model of a description that holds more, as manifests have it of who was asked."""
+        return cls(**{name: described[name] for name in ("name", "revision", "profile")})
+
     @property
     def variant(self) -> str:
         """Which of several ways of asking one model this is, such as ``thinking-off``; empty where it has one."""

@@ -214,9 +214,7 @@ class ResultsFolder:
         for run in run_folders(suite):
             manifest = run.manifest
             dataset = str(manifest["data"]["dataset"])
-            judge = ModelRef(
-                **{key: manifest["phases"]["judge"]["model"][key] for key in ("name", "revision", "profile")}
-            )
+            judge = ModelRef.of(manifest["phases"]["judge"]["model"])
             record = Path("records", _plain(dataset), slug(ModelRef(**manifest["candidate"])), slug(judge))
             source = run.path.parent / "oracle.json"
             version = manifest["phases"]["score"]["oracle"]["version"]

@@ -26,8 +26,10 @@ from typing import Any, Literal, NamedTuple, Self
 from ..hf_datasets.errors import StoreError
 from .requests import FINISHED, Outcome, Request, canonical_json
 
-__all__ = ["FORMAT", "LAST_MS", "ResponseStore", "StoredAttempt", "checksum", "engine_id", "store_error"]
+__all__ = ["FORMAT", "LAST_MS", "STORE_NAME", "ResponseStore", "StoredAttempt", "checksum", "engine_id", "store_error"]
 
+STORE_NAME = "responses.sqlite"
+"""What a store is called where nobody names it."""
 FORMAT = 2
 _OUTCOME = tuple(field.name for field in fields(Outcome))
 _LOOKUP_SIZE = 500

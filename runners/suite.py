@@ -38,7 +38,7 @@ from .stages.ground import Claim, Ground
 from .stages.map import Map
 from .stages.retrieve import Retrieve
 from .stages.shortlist import Shortlist
-from .store import ResponseStore
+from .store import STORE_NAME, ResponseStore
 from .suitefolder import SUITE_FORMAT, SuiteFolder
 from .tally import Tally
 
@@ -46,7 +46,6 @@ __all__ = ["STAGES", "Suite"]
 
 logger = logging.getLogger(__name__)
 
-STORE = "responses.sqlite"
 _EXTRACTED = ("repeat", "chunk_size", "history_length", "max_item_chars", "users_sha256")
 """Of what must not change within a suite, what decides the questions of the extraction."""
 STAGES = ("extract", "ground", "shortlist", "retrieve", "map")
@@ -86,7 +85,7 @@ class Suite:
         self.path = Path(path)
         self._folder = SuiteFolder(path)
         self.config = config
-        self._store_path = Path(store) if store else self.path / STORE
+        self._store_path = Path(store) if store else self.path / STORE_NAME
         self._retry_failed = retry_failed
         self._progress = progress or SilentProgress()
         self._halt = halt or Halt()
@@ -198,7 +197,7 @@ class Suite:
         return configs
 
     def _extract(self, configs: list[ModelConfig]) -> list[RunFolder]:
-        self._folder.claim(self._config_record, self._identity(), n_users=len(self.data.histories.users))
+        self._claim()
         self._folder.begin()
         if self.runs and not self._store_path.exists():
             logger.warning(
@@ -270,7 +269,7 @@ class Suite:
             StoreError: the folder holds another run.
         """
         with self._folder.lock():
-            self._folder.claim(self._config_record, self._identity(), n_users=len(self.data.histories.users))
+            self._claim()
             run = RunFolder(self.path / slug(candidate))
             evidence = self.data.histories.evidence(_cited(extractions))
             tables = {"users": users, "extractions": extractions, "evidence": evidence}
@@ -303,7 +302,7 @@ class Suite:
             self._check_data(run)
         with _engine(config) as engine, ResponseStore(self._store_path) as store:
             self._folder.refuse_other_judge(engine.model)
-            self._folder.claim(self._config_record, self._identity(), n_users=len(self.data.histories.users))
+            self._claim()
             self._halt.check(engine)
             self._folder.record(self._config_record, self._identity(), judge=asdict(engine.model))
             for run in runs:
@@ -536,6 +535,10 @@ class Suite:
     @property
     def _config_record(self) -> dict[str, Any]:
         return self.config.model_dump(mode="json")
+
+    def _claim(self) -> None:
+        """Take the folder, if it is empty or holds a run with the same questions on the same data."""
+        self._folder.claim(self._config_record, self._identity(), n_users=len(self.data.histories.users))
 
     def _identity(self) -> dict[str, Any]:
         """Return what must not change within a suite folder."""

@@ -16,6 +16,7 @@ from filelock import FileLock, Timeout
 from ..hf_datasets.errors import StoreError
 from .requests import ModelRef
 from .runfolder import RunFolder, read_json, write_json
+from .store import STORE_NAME
 
 __all__ = ["SUITE_FORMAT", "SuiteFolder", "run_folders"]
 
@@ -45,7 +46,7 @@ class SuiteFolder:
             raise StoreError(
                 f"{self.path} is no suite folder: it has no config.json. `gistbench run` or `extract` makes one."
             )
-        store = self.path / "responses.sqlite"
+        store = self.path / STORE_NAME
         advice = f"Run into another folder with --store {store}: what was answered is not asked again."
         recorded: dict[str, Any] = read_json(self._config, advice)
         needed = {"format", "config", "identity", "judge", "runs"}

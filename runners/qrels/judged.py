@@ -21,6 +21,7 @@ from ...hf_datasets.errors import ConfigError, StoreError
 from ..parsing import Taste
 from ..runfolder import read_json, write_json
 from ..stages.grade import Condition
+from ..store import STORE_NAME
 from .work import Work, write_table
 
 __all__ = [
@@ -93,19 +94,20 @@ class Judged:
 
     def is_current(self, part: str) -> bool:
         """Return whether there is a part, and it was made from what is there now."""
-        try:
-            self.record(part)
-        except StoreError:
-            return False
-        return True
+        return self._current(part) is not None
 
     def is_done(self, part: str, made_by: str) -> bool:
         """Return whether a part was made with the same fingerprint, and every question got an answer of some kind."""
-        if not self.is_current(part):
+        record = self._current(part)
+        if record is None or not (self.path / f"{part}.parquet").exists():
             return False
-        record = self.record(part)
-        there = (self.path / f"{part}.parquet").exists()
-        return there and record["fingerprint"] == made_by and not record["n_errors"]
+        return record["fingerprint"] == made_by and not record["n_errors"]
+
+    def _current(self, part: str) -> dict[str, Any] | None:
+        try:
+            return self.record(part)
+        except StoreError:
+            return None
 
     def read(self, part: str) -> pa.Table:
         """Read the table of a part, having made sure of its record.
@@ -268,4 +270,4 @@ def pair_grades(graded: pa.Table) -> pa.Table:
 
 def path_of_store(work: Work) -> Path:
     """Return where the answers of all judges are kept unless another place is named."""
-    return work.path / "judged" / "responses.sqlite"
+    return work.path / "judged" / STORE_NAME

@@ -20,6 +20,7 @@ from .annotators import RECORD, cohen_kappa, read_annotations
 from .frames import spearman, typed, wilson
 from .load import Group, Run, Runs
 from .results import COUNTS
+from .run import differing
 
 __all__ = ["agreement_of", "judge_errors", "judges"]
 
@@ -99,8 +100,8 @@ def judges(runs: Runs, options: Options) -> Analysis:
     for a, b in combinations(runs.groups, 2):
         if a.dataset != b.dataset or a.setting != b.setting or a.judge == b.judge:
             continue
-        if differing := _differing(a, b):
-            notes.append(f"{a.judge} and {b.judge} on {a.dataset} are not compared; they differ in {differing}.")
+        if found := _differing(a, b):
+            notes.append(f"{a.judge} and {b.judge} on {a.dataset} are not compared; they differ in {found}.")
             continue
         others = {run.model: run for run in b.runs}
         common = [run for run in a.runs if run.model in others]
@@ -153,8 +154,8 @@ def judges(runs: Runs, options: Options) -> Analysis:
 
 def _differing(a: Group, b: Group) -> str:
     """Return what two groups differ in besides the judge; empty where that is nothing."""
-    there, here = a.runs[0].conditions, b.runs[0].conditions
-    return "; ".join(f"{name}: {there[name]} and {here[name]}" for name in SHARED if there[name] != here[name])
+    there, here = ({name: group.runs[0].conditions[name] for name in SHARED} for group in (a, b))
+    return "; ".join(differing(there, here).values())
 
 
 def _places(runs: Runs) -> pd.DataFrame:

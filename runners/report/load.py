@@ -22,7 +22,7 @@ from ..suitefolder import run_folders
 from .hub import local_folder
 from .rescoring import with_common_oracles
 from .results import optional
-from .run import Run, named
+from .run import Run, differing, named
 
 __all__ = ["Group", "Run", "Runs", "share_oracle"]
 
@@ -209,12 +209,11 @@ def share_oracle(*sides: Runs) -> tuple[Runs, ...]:
 def _refuse_mixed(dataset: str, judge: str, runs: Sequence[Run]) -> None:
     first = runs[0]
     for run in runs[1:]:
-        there, here = first.conditions, run.conditions
-        if differing := [name for name in there if there[name] != here[name]]:
-            what = "; ".join(f"{name}: {there[name]} and {here[name]}" for name in differing)
+        if found := differing(first.conditions, run.conditions):
+            what = "; ".join(found.values())
             hint = (
                 "Score them together in one suite, or against their common oracle (common_oracle, --common-oracle)."
-                if differing == ["oracle"]
+                if list(found) == ["oracle"]
                 else "Report them apart."
             )
             raise StoreError(

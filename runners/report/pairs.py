@@ -13,6 +13,7 @@ from .changes import list_differences
 from .frames import typed
 from .load import Run, Runs, share_oracle
 from .results import optional
+from .run import differing
 
 __all__ = ["EXIT_DROPPED", "EXIT_PASSED", "Gate", "compare_runs", "differences_of", "gate"]
 
@@ -125,15 +126,15 @@ def holm(p_values: list[float]) -> list[float]:
 
 def _refuse(a: Run, b: Run) -> None:
     there, here = ({**run.conditions, "judge": run.judge} for run in (a, b))
-    differing = [name for name in there if there[name] != here[name]]
-    if not differing:
+    found = differing(there, here)
+    if not found:
         return
     # Other oracles follow from other conditions.
-    differing = [name for name in differing if name != "oracle"] or differing
-    what = "; ".join(f"{name}: {there[name]} and {here[name]}" for name in differing)
+    found = {name: what for name, what in found.items() if name != "oracle"} or found
+    what = "; ".join(found.values())
     hint = (
         "Score both in one suite, or against one oracle (share_oracle)."
-        if differing == ["oracle"]
+        if list(found) == ["oracle"]
         else "Make both alike in this; `gistbench score` takes other thresholds."
     )
     raise StoreError(

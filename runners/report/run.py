@@ -17,7 +17,7 @@ from ..oracle import Category
 from ..runfolder import RunFolder, plain_revision, read_json
 from .results import COUNTS, ig_result, is_result
 
-__all__ = ["Run", "named", "short_hash", "thresholds_name"]
+__all__ = ["Run", "differing", "named", "short_hash", "thresholds_name"]
 
 _INTERESTS = ("user_id", "interest", "category_id", *COUNTS, "verified", "n_backing", "n_correct", "n_over_selected",
               "specificity")  # fmt: skip
@@ -204,6 +204,11 @@ def thresholds_name(policy: Mapping[str, Any]) -> str:
     if policy["preset"] in _PRESETS:
         return str(policy["preset"])
     return ", ".join(f"{name}={value}" for name, value in policy.items() if name != "preset")
+
+
+def differing(there: Mapping[str, str], here: Mapping[str, str]) -> dict[str, str]:
+    """Return what the conditions of two runs differ in, by name, as ``NAME: THERE and HERE``."""
+    return {name: f"{name}: {there[name]} and {here[name]}" for name in there if there[name] != here[name]}
 
 
 def short_hash(content: Any) -> str:
